@@ -1,0 +1,1 @@
+"""Blocks of a chip: spec + kernel -> costs. One file a block."""

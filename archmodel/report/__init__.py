@@ -1,0 +1,1 @@
+"""The only writers besides `cli.py`: HDF5 traces, tables and figures."""

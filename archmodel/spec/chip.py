@@ -1,0 +1,221 @@
+"""A chip as a person writes it: one frozen class per kind of block. Numbers only; behaviour is in `components/`.
+
+Every top-level table of a chip file is a block. Its kind is its `kind` key, or else its own name, so that `[npu]` is an
+NPU and `[npu_b]` with `kind = "npu"` is a second one. Peaks are derived from these numbers, never typed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from archmodel.spec.fields import by_format, choice, flag, names, number, text
+from archmodel.spec.workload import PlacementSpec
+
+#: what a unit may be able to run
+CAPABILITIES = (
+    "matmul",
+    "attention",
+    "scan",
+    "norm",
+    "rotary",
+    "activation",
+    "residual",
+    "quantise",
+    "convert",
+    "router",
+    "embedding",
+    "sampling",
+)
+
+
+@attrs.frozen(kw_only=True)
+class GpuSpec:
+    """GPU cores: matrix and vector lanes behind a shared cache (`buffer`), streaming from `memory`."""
+
+    cores: int = number("streaming multiprocessors or compute units", above=0, at_most=1e6)
+    clock_ghz: float = number("sustained clock", above=0, at_most=20)
+    macs_per_core_per_cycle: Mapping[str, float] = by_format("dense multiply-accumulates by number format")
+    vector_flop_per_core_per_cycle: float = number("FP32 vector operations, an FMA counting 2", above=0)
+    exp_per_core_per_cycle: float = number("exponentials (special function units)", above=0)
+    core_buffer_kib: float = number("operand memory of one core (shared memory)", above=0)
+    feed_byte_per_core_per_cycle: float = number("operands from the cache into one core", above=0)
+    stream_byte_per_core_per_cycle: float = number("memory traffic that one core can keep in flight", above=0)
+    buffer: str = text("SRAM block that caches", required=True)
+    memory: str = text("memory block it streams from", required=True)
+    source: str = text("where the numbers come from", required=True)
+    buffer_share: float = number("part of the buffer it may use", above=0, at_most=1, default=1.0)
+    tile_sizes: tuple[int, ...] = attrs.field(default=(64, 128, 256), metadata={"doc": "candidate output tile edges"})
+    multicast: float = number("cores that share one operand fetch", at_least=1, at_most=64, default=1.0)
+    matrix_efficiency: float = number("share of the matrix peak inside a kernel's main loop", above=0, at_most=1, default=0.9)
+    overlap_exponent: float = number("how sharply the slowest limit wins; large is a plain maximum", at_least=1,
+                                     at_most=64, default=4.0)  # fmt: skip
+    kernel_floor_us: float = number("shortest kernel, graph node included", at_least=0, default=2.0)
+    kernel_ramp_us: float = number("prologue and epilogue of one wave of tiles", at_least=0, default=0.5)
+    attention_efficiency: float = number("share of the matrix peak in fused attention", above=0, at_most=1, default=0.6)
+    attention_floor_us: float = number("shortest attention kernel", at_least=0, default=5.0)
+    capabilities: tuple[str, ...] = names("what it can run", *CAPABILITIES, default=CAPABILITIES)
+    layout: str = text("how it lays activations out in memory", default="row_major")
+    mac_energy_pj: Mapping[str, float] = by_format("energy of one MAC by format", default={"fp16": 0.72})
+    vector_energy_pj_per_flop: float = number("vector operation, instruction included", at_least=0, default=1.0)
+    operand_energy_pj_per_bit: float = number("cache to core: wires, shared memory, registers", at_least=0, default=0.3)
+    static_power_w: float = number("leakage and clocks while powered", at_least=0, default=0.0)
+
+
+@attrs.frozen(kw_only=True)
+class NpuSpec:
+    """Systolic arrays of `rows` x `cols` MACs with operand SRAM (`buffer`), streaming from `memory`."""
+
+    arrays: int = number("identical arrays", above=0, at_most=65536)
+    rows: int = number("rows of one array", above=0, at_most=65536)
+    cols: int = number("columns of one array", above=0, at_most=65536)
+    clock_ghz: float = number("clock", above=0, at_most=20)
+    macs_per_pe_per_cycle: Mapping[str, float] = by_format("MACs of one processing element by format")
+    dataflow: str = choice("what stays in the array: outputs, weights or inputs", "os", "ws", "is")
+    vector_op_per_cycle: float = number("vector operations of the post-processing unit, all arrays", above=0)
+    buffer: str = text("SRAM block that holds operand tiles", required=True)
+    memory: str = text("memory block it streams from", required=True)
+    source: str = text("where the numbers come from", required=True)
+    double_buffered: bool = flag("loading or draining a fold hides behind the one before", default=False)
+    load_rows_per_cycle: int = number("rows shifted in per cycle when preloading", above=0, at_most=65536, default=1)
+    buffer_share: float = number("part of the buffer for operand tiles", above=0, at_most=1, default=1.0)
+    command_cycles: float = number("decoding one command and starting the arrays", at_least=0, default=0.0)
+    capabilities: tuple[str, ...] = names(
+        "what it can run", *CAPABILITIES, default=("matmul", "activation", "quantise", "convert")
+    )
+    layout: str = text("how it lays activations out in memory", default="blocked")
+    mac_energy_pj: Mapping[str, float] = by_format("energy of one MAC by format", default={"int8": 0.1})
+    vector_energy_pj_per_flop: float = number("post-processing operation", at_least=0, default=0.2)
+    operand_energy_pj_per_bit: float = number("SRAM to array: wires and edge registers", at_least=0, default=0.1)
+    static_power_w: float = number("leakage and clocks while powered", at_least=0, default=0.0)
+
+
+@attrs.frozen(kw_only=True)
+class ControlSpec:
+    """Control core that dispatches commands one by one and handles completions."""
+
+    clock_ghz: float = number("clock", above=0, at_most=20)
+    dispatch_cycles: float = number("cycles to issue one command", at_least=0)
+    completion_cycles: float = number("cycles to take one completion interrupt", at_least=0)
+    synchronisation_cycles: float = number("further cycles to release a dependent command on another unit", at_least=0)
+    exception_cycles: float = number("cycles of one exception", at_least=0, default=0.0)
+    exceptions_per_step: float = number("exceptions in one step", at_least=0, default=0.0)
+    queue_commands: int = number("commands that a unit holds ahead; 0 dispatches after completion", at_least=0, default=0)
+    command_energy_nj: float = number("energy of one command", at_least=0, default=0.0)
+    static_power_w: float = number("leakage and clocks while powered", at_least=0, default=0.0)
+    source: str = text("where the numbers come from", required=True)
+
+
+@attrs.frozen(kw_only=True)
+class HostSpec:
+    """The host: tokenisation, embedding lookup and the work of a serving step. Its energy is outside the chip."""
+
+    tokenise_us_per_token: float = number("tokenising one token", at_least=0, default=0.0)
+    embedding_gb_per_s: float = number("gather bandwidth of the embedding lookup", above=0, default=10.0)
+    step_us: float = number("work for each step (batch bookkeeping, detokenising)", at_least=0, default=0.0)
+    source: str = text("where the numbers come from", required=True)
+
+
+@attrs.frozen(kw_only=True)
+class SramSpec:
+    """On-chip SRAM: a scratchpad or a cache, in banks."""
+
+    capacity_mb: float = number("capacity, 1e6 bytes", above=0)
+    bandwidth_byte_per_cycle: float = number("all banks together", above=0)
+    clock_ghz: float = number("clock of the banks", above=0, at_most=20)
+    latency_ns: float = number("load to use", at_least=0, default=0.0)
+    read_energy_pj_per_bit: float = number("read", at_least=0, default=0.0)
+    write_energy_pj_per_bit: float = number("write", at_least=0, default=0.0)
+    static_power_w: float = number("leakage", at_least=0, default=0.0)
+    source: str = text("where the numbers come from", required=True)
+
+
+@attrs.frozen(kw_only=True)
+class DramSpec:
+    """DRAM tier. Its peak is channels x width x data rate; timings come from the standard's table (`dram_standards.toml`)."""
+
+    standard: str = text("name of the timing table, such as HBM3", required=True)
+    capacity_gb: float = number("capacity, 1e9 bytes", above=0)
+    channels: int = number("independent channels", above=0, at_most=1e6)
+    channel_bit: int = number("data width of one channel", above=0, at_most=65536)
+    data_rate_gbit_per_s: float = number("rate of one pin", above=0, at_most=1000)
+    latency_ns: float = number("unloaded load-to-use, path included", at_least=0)
+    source: str = text("where the numbers come from", required=True)
+    stream_efficiency: float = number(
+        "measured share of the peak when streaming; 0 takes the share from the timings", at_least=0, at_most=1, default=0.0
+    )
+    energy_pj_per_bit: float = number("device and interface, without activations", at_least=0, default=4.0)
+    activation_energy_nj: float = number("opening one row", at_least=0, default=0.0)
+    static_power_w: float = number("standby and refresh", at_least=0, default=0.0)
+
+
+@attrs.frozen(kw_only=True)
+class LinkSpec:
+    """A link or network that joins blocks. `lanes` x `lane_rate_gt_per_s` x encoding is the line rate, one direction."""
+
+    joins: tuple[str, ...] = names("blocks that it connects")
+    protocol: str = choice("what its packets look like", "ucie", "noc", "pcie", "nvlink", "ethernet", "wire")
+    lanes: int = number("lanes or wires, one direction", above=0, at_most=1e7)
+    lane_rate_gt_per_s: float = number("transfers per second of one lane", above=0, at_most=1000)
+    latency_ns: float = number("one way, first bit", at_least=0)
+    source: str = text("where the numbers come from", required=True)
+    encoding: float = number("payload bits per line bit before packets, such as 128/130", above=0, at_most=1, default=1.0)
+    packet_payload_bytes: float = number("largest payload of a packet; 0 is no packets", at_least=0, default=0.0)
+    packet_overhead_bytes: float = number("header and framing of a packet", at_least=0, default=0.0)
+    duplex: str = choice("full: each direction has the rate; half: they share it", "full", "half", default="full")
+    setup_us: float = number("software and DMA set-up of one transfer", at_least=0, default=0.0)
+    energy_pj_per_bit: float = number("energy of one payload bit", at_least=0, default=0.0)
+    static_power_w: float = number("idle power", at_least=0, default=0.0)
+
+
+@attrs.frozen(kw_only=True)
+class SoftwareSpec:
+    """The software stack, which is not silicon: what it costs to get from one kernel to the next."""
+
+    kernel_gap_us: float = number("gap between kernels of a unit without a control core", at_least=0, default=0.0)
+    source: str = text("where the numbers come from", default="assumption: graph replay without gaps")
+
+
+@attrs.frozen(kw_only=True)
+class PowerSpec:
+    """Chip-wide power that no block owns."""
+
+    static_power_w: float = number("clock tree, voltage regulators, idle logic", at_least=0, default=0.0)
+    scale: float = number("factor on all power of the chip, such as 1.15 for a stacked one", above=0, at_most=100, default=1.0)
+    limit_w: float = number("board limit; 0 is none", at_least=0, default=0.0)
+    source: str = text("where the numbers come from", default="")
+
+
+Unit = GpuSpec | NpuSpec
+Tier = SramSpec | DramSpec
+Block = GpuSpec | NpuSpec | ControlSpec | HostSpec | SramSpec | DramSpec | LinkSpec
+
+#: kind -> class, for the reader
+KINDS: dict[str, type] = {
+    "gpu": GpuSpec,
+    "npu": NpuSpec,
+    "control": ControlSpec,
+    "host": HostSpec,
+    "sram": SramSpec,
+    "dram": DramSpec,
+    "link": LinkSpec,
+}
+
+
+@attrs.frozen(kw_only=True)
+class ChipSpec:
+    """A chip: named blocks in the order of the file, and what belongs to the chip as a whole."""
+
+    name: str = text("name of the chip", required=True)
+    blocks: Mapping[str, Block]
+    placement: PlacementSpec = attrs.field(factory=PlacementSpec)
+    software: SoftwareSpec = attrs.field(factory=SoftwareSpec)
+    power: PowerSpec = attrs.field(factory=PowerSpec)
+    process_nm: float = number("process node, the vendor's name for it", at_least=0, default=0.0)
+    source: str = text("where the chip is described", required=True)
+    remarks: tuple[str, ...] = names("what a reader should know; `show` prints them", default=())
+
+    def of_kind(self, *kinds: type) -> dict[str, Block]:
+        """Blocks of the given spec classes, in file order."""
+        return {name: block for name, block in self.blocks.items() if isinstance(block, kinds)}

@@ -1,0 +1,86 @@
+"""A workload: the model, its number formats, the request, where operations run, and the limits that a user sets."""
+
+from __future__ import annotations
+
+import attrs
+
+from archmodel.spec.fields import choice, flag, number, number_format, text
+from archmodel.spec.model import ModelSpec
+
+
+@attrs.frozen(kw_only=True)
+class PrecisionSpec:
+    """Number formats. The KV cache has its own format: it never follows the weights."""
+
+    weights: str = number_format("weights as stored", default="bf16")
+    activations: str = number_format("residual stream and what units exchange", default="bf16")
+    attention: str = number_format("compute format of attention and its projections", default="bf16")
+    feed_forward: str = number_format("compute format of the feed-forward part", default="bf16")
+    head: str = number_format("compute format of the output head", default="bf16")
+    kv_cache: str = number_format("KV cache as stored", default="bf16")
+    embedding: str = number_format("embedding table and output head as stored", default="bf16")
+    state: str = number_format("recurrent state as stored", default="bf16")
+    weight_group: int = number("weights that share one scale; 0 is one scale per matrix", at_least=0, default=0)
+    weight_scale: str = number_format("format of that scale", default="fp16")
+    weight_zero_point: bool = flag("one zero point per group, in the format of the weights", default=False)
+    source: str = text("where the formats come from", default="assumption: bf16 throughout")
+
+
+@attrs.frozen(kw_only=True)
+class RequestSpec:
+    """A static batch of alike requests. An encoder has `output_tokens = 0`."""
+
+    batch: int = number("sequences served together", above=0, at_most=1e6)
+    input_tokens: int = number("prompt tokens of a sequence", above=0, at_most=1e8)
+    output_tokens: int = number("tokens generated for a sequence; 1 is prefill only", at_least=0, at_most=1e8)
+    encoder_tokens: int = number("encoder input of an encoder-decoder; 0 takes input_tokens", at_least=0, at_most=1e8,
+                                 default=0)  # fmt: skip
+    source: str = text("where the request comes from", default="assumption: chosen by the user")
+
+
+@attrs.frozen(kw_only=True)
+class LimitsSpec:
+    """What the service must keep; 0 is no limit. The report says kept or missed, and by how much."""
+
+    time_to_first_token_ms: float = number("limit on the first token", at_least=0, default=0.0)
+    time_per_output_token_ms: float = number("limit on each further token", at_least=0, default=0.0)
+    latency_ms: float = number("limit on the whole request", at_least=0, default=0.0)
+    source: str = text("who asks for it", default="")
+
+
+#: what a placement may assign; an empty owner takes the first unit of the chip that can
+ROLES = ("attention", "projection", "feed_forward", "router", "head", "vector", "embedding", "sampling")
+
+
+@attrs.frozen(kw_only=True)
+class PlacementSpec:
+    """Owner of each role, tier of each buffer, and how operations are joined. A chip carries a default one."""
+
+    attention: str = text("unit for scores, softmax and values, or the recurrent scan", default="")
+    projection: str = text("unit for the Q, K, V and output projections", default="")
+    feed_forward: str = text("unit for the feed-forward matrices", default="")
+    router: str = text("unit for the router of experts", default="")
+    head: str = text("unit for the output head", default="")
+    vector: str = text("unit for norms, rotary and residual additions", default="")
+    embedding: str = text("unit or host for the embedding lookup", default="")
+    sampling: str = text("unit for sampling", default="")
+    weights: str = text("tier that holds the weights", default="")
+    kv_cache: str = text("tier that holds the KV cache", default="")
+    spill: str = text("tier that takes what does not fit; empty refuses", default="")
+    fusion: bool = flag("vector operations run inside the neighbouring kernel where it is on the same unit", default=True)
+    fused_attention: bool = flag("scores stay on chip (FlashAttention) rather than going through memory", default=True)
+    micro_batches: int = number("parts of the batch that overlap on unlike units", above=0, at_most=64, default=1)
+    window_policy: str = choice("KV of windowed layers", "capped", "full", default="capped")
+    source: str = text("why so", default="")
+
+
+@attrs.frozen(kw_only=True)
+class WorkloadSpec:
+    """One run to evaluate."""
+
+    name: str = text("name of the workload", required=True)
+    model: ModelSpec
+    request: RequestSpec
+    precision: PrecisionSpec = attrs.field(factory=PrecisionSpec)
+    limits: LimitsSpec = attrs.field(factory=LimitsSpec)
+    placement: PlacementSpec | None = None
