@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import attrs
 
 from archmodel.spec.fields import by_format, choice, flag, names, number, text
-from archmodel.spec.workload import PlacementSpec
+from archmodel.spec.workload import PlacementSpec, PrecisionSpec
 
 #: what a unit may be able to run
 CAPABILITIES = (
@@ -210,6 +210,7 @@ class ChipSpec:
     name: str = text("name of the chip", required=True)
     blocks: Mapping[str, Block]
     placement: PlacementSpec = attrs.field(factory=PlacementSpec)
+    precision: PrecisionSpec | None = None
     software: SoftwareSpec = attrs.field(factory=SoftwareSpec)
     power: PowerSpec = attrs.field(factory=PowerSpec)
     process_nm: float = number("process node, the vendor's name for it", at_least=0, default=0.0)

@@ -79,8 +79,9 @@ class WorkloadSpec:
     """One run to evaluate."""
 
     name: str = text("name of the workload", required=True)
+    source: str = text("where the workload comes from", default="")
     model: ModelSpec
     request: RequestSpec
-    precision: PrecisionSpec = attrs.field(factory=PrecisionSpec)
+    precision: PrecisionSpec | None = None
     limits: LimitsSpec = attrs.field(factory=LimitsSpec)
     placement: PlacementSpec | None = None
