@@ -78,7 +78,8 @@ class NpuSpec:
     memory: str = text("memory block it streams from", required=True)
     source: str = text("where the numbers come from", required=True)
     double_buffered: bool = flag("loading or draining a fold hides behind the one before", default=False)
-    load_rows_per_cycle: int = number("rows shifted in per cycle when preloading", above=0, at_most=65536, default=1)
+    load_rows_per_cycle: int = number("rows shifted per cycle, weights in or outputs out", above=0, at_most=65536, default=1)
+    accumulator_byte: float = number("width of a partial sum", above=0, at_most=16, default=4.0)
     buffer_share: float = number("part of the buffer for operand tiles", above=0, at_most=1, default=1.0)
     command_cycles: float = number("decoding one command and starting the arrays", at_least=0, default=0.0)
     capabilities: tuple[str, ...] = names(
