@@ -62,6 +62,7 @@ class Rows:
     causal: Floats  # 1 or 0
     latent: Floats  # 1 or 0
     kv_byte: Floats  # [B/element] of the cache; [B] of state read and written for a scan
+    cached: Floats  # 1: keys and values of the new tokens are written to the cache
     materialised: Floats  # 1: scores go through memory (attention is not fused)
     flop: Floats
     exp: Floats

@@ -24,6 +24,7 @@ class AttentionSpec:
     out_bias: bool = flag("bias on the output projection", default=False)
     qk_norm: str = choice("norm of queries and keys", "none", "head", "full", default="none")
     shared_kv_projection: bool = flag("one projection gives both K and V; the cache still holds both", default=False)
+    output_gate: bool = flag("the Q projection also gives a gate on the output, as wide as the queries", default=False)
     extra_parameters: int = number("further parameters, such as sinks or position buckets", at_least=0, default=0)
 
 
@@ -56,7 +57,8 @@ class StateSpaceSpec:
 
 @attrs.frozen(kw_only=True)
 class LinearAttentionSpec:
-    """Gated linear attention (gated delta rule): a constant key x value state per head."""
+    """Gated delta rule (linear attention): a constant key x value state per value head, a gate on the output, and a
+    causal convolution over queries, keys and values."""
 
     key_heads: int = number("heads of queries and keys", above=0)
     value_heads: int = number("heads of values", above=0)
@@ -124,9 +126,12 @@ class ModelSpec:
     encoder_order: tuple[int, ...] = ()
     tied_embedding: bool = flag("the output head is the embedding table", default=False)
     head: bool = flag("the model ends in an output head over the vocabulary", default=True)
-    head_bias: bool = flag("bias on the output head", default=False)
+    classes: int = number("rows of a classification head, run once per sequence; 0 is none", at_least=0, default=0)
+    head_bias: bool = flag("bias on the output or classification head", default=False)
+    patch_elements: int = number("elements of one input patch (a vision encoder); 0 is none", at_least=0, default=0)
     positions: int = number("rows of learned position tables", at_least=0, default=0)
     norms_outside: int = number("norms outside the layers (final, embedding)", at_least=0, default=1)
     norm_bias: bool = flag("those norms have a bias", default=False)
-    extra_parameters: int = number("further parameters outside the layers (pooler, patch embedding)", at_least=0, default=0)
+    extra_parameters: int = number("further parameters outside the layers (pooler, class token)", at_least=0, default=0)
+    towers: tuple[ModelSpec, ...] = ()  # encoders stored with the model (vision) that a generated token does not pass
     source: str = text("where the shape was read", default="")

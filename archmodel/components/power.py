@@ -1,0 +1,61 @@
+"""Energy account: counted events x energy per event, plus static power x time. Components add up to the total."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from archmodel.components import memory
+from archmodel.costs import Costs, Floats
+from archmodel.spec.chip import Block, ControlSpec, DramSpec, GpuSpec, HostSpec, LinkSpec, NpuSpec, PowerSpec, SramSpec
+from archmodel.units import FORMATS
+
+_PJ = 1e-12
+_NJ = 1e-9
+_BITS = 8.0
+
+Ints = NDArray[np.int64]
+
+
+def unit_energy_j(unit: GpuSpec | NpuSpec, costs: Costs, compute_format: Ints) -> dict[str, Floats]:
+    """Dynamic energy [J] of rows that run on `unit`, by part; each array has shape (rows,).
+
+    `mac`: multiply-accumulates at their format; `vector`: element-wise operations; `operand`: bytes from the unit's
+    SRAM to its lanes over wires, shared memory and registers. The SRAM array itself is the tier's.
+    """
+    table = np.array([unit.mac_energy_pj.get(name, 0.0) for name in FORMATS])
+    return {
+        "mac": costs.mac * table[compute_format] * _PJ,
+        "vector": costs.vector_flop * unit.vector_energy_pj_per_flop * _PJ,
+        "operand": costs.buffer_read_byte * _BITS * unit.operand_energy_pj_per_bit * _PJ,
+    }
+
+
+def tier_energy_j(tier: SramSpec | DramSpec, byte: Floats, written_byte: Floats) -> Floats:
+    """Dynamic energy [J] of moving `byte` bytes at a tier, `written_byte` of them written; shape as given.
+
+    DRAM adds the rows that a stream of these bytes opens.
+    """
+    if isinstance(tier, SramSpec):
+        read = (byte - written_byte) * tier.read_energy_pj_per_bit
+        return np.asarray((read + written_byte * tier.write_energy_pj_per_bit) * _BITS * _PJ)
+    activations = memory.row_activations(tier, byte)
+    return np.asarray(byte * _BITS * tier.energy_pj_per_bit * _PJ + activations * tier.activation_energy_nj * _NJ)
+
+
+def link_energy_j(link: LinkSpec, byte: Floats) -> Floats:
+    """Dynamic energy [J] of `byte` payload bytes over a link."""
+    return np.asarray(byte * _BITS * link.energy_pj_per_bit * _PJ)
+
+
+def control_energy_j(control: ControlSpec, commands: Floats) -> Floats:
+    """Dynamic energy [J] of `commands` commands."""
+    return np.asarray(commands * control.command_energy_nj * _NJ)
+
+
+def static_power_w(blocks: Mapping[str, Block], power: PowerSpec) -> dict[str, float]:
+    """Static power [W] by block, and of the chip as a whole under `chip`. The host is outside the chip."""
+    static = {name: block.static_power_w for name, block in blocks.items() if not isinstance(block, HostSpec)}
+    return {**static, "chip": power.static_power_w}

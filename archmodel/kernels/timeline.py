@@ -1,0 +1,277 @@
+"""Timeline of one step: in-order queues, serial dispatch, and bandwidth that running events share fluidly.
+
+Discrete-event simulation. Every resource (unit, link, control core, host) runs its events one at a time in program order.
+An event starts when its resource is free, its dependencies have ended and its command has been dispatched. Running events
+draw on shared capacities (memory tiers, links): an event alone runs at full speed; where the sum of demands exceeds a
+capacity, speeds are max-min fair. It ignores preemption and out-of-order issue.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from archmodel.kernels import kernel
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+#: why an event did not start earlier, where it was no other event
+WAIT_NONE = -1  # nothing: it started as soon as the step did
+WAIT_DISPATCH = -2  # its command had not been dispatched
+
+#: segments after one compute segment per resource; see `Segments`
+MEMORY, TRANSFER, CONVERSION, SYNCHRONISATION, DISPATCH, HOST, SEGMENTS = 0, 1, 2, 3, 4, 5, 6
+
+#: what an event is, for its segment
+CLASS_COMPUTE, CLASS_TRANSFER, CLASS_CONVERSION, CLASS_SYNCHRONISATION, CLASS_HOST = 0, 1, 2, 3, 4
+
+_EPSILON = 1e-12  # of a duration: below it an event counts as ended
+
+
+class Events(NamedTuple):
+    """Events in program order, as indices into per-row tables. `dep_start` has shape (events + 1,)."""
+
+    row: Ints
+    dep_start: Ints
+    dep: Ints
+
+
+class RowTable(NamedTuple):
+    """Per row: resource, full-speed duration [s], dispatch time [s], class, share of compute in it, and `usage`.
+
+    `usage` has shape (rows, shared): the fraction of each shared capacity that the row takes at full speed.
+    """
+
+    resource: Ints
+    duration_s: Floats
+    dispatch_s: Floats
+    event_class: Ints
+    compute_share: Floats
+    usage: Floats
+
+
+class Dispatcher(NamedTuple):
+    """`control` is the resource that dispatches (-1: each resource dispatches its own); `queue` commands wait ahead."""
+
+    control: int
+    queue: int
+    resources: int
+
+
+class Simulated(NamedTuple):
+    """`start_s`, `end_s`, `wait` per event (an event id or WAIT_*); `compute_s` per resource; `other_s` per segment.
+
+    `compute_s` and `other_s` add up to the makespan: each instant is shared equally among the units that run then, and
+    goes to transfer, synchronisation, dispatch or host only where no unit runs. `hidden_s` is transfer time under units.
+    """
+
+    start_s: Floats
+    end_s: Floats
+    wait: Ints
+    compute_s: Floats
+    other_s: Floats
+    hidden_s: float
+
+
+@kernel
+def _speeds(running: Ints, count: int, usage: Floats, rows: Ints, speed: Floats) -> None:
+    """Max-min fair speeds of the `count` running events, by progressive filling."""
+    shared = usage.shape[1]
+    frozen = np.zeros(count, np.bool_)
+    taken = np.zeros(shared)
+    level = 0.0
+    left = count
+    while left > 0:
+        demand = np.zeros(shared)
+        for i in range(count):
+            if not frozen[i]:
+                for s in range(shared):
+                    demand[s] += usage[rows[running[i]], s]
+        best = 1.0
+        tight = -1
+        for s in range(shared):
+            if demand[s] > 0.0:
+                reach = (1.0 - taken[s]) / demand[s]
+                if reach < best:
+                    best = reach
+                    tight = s
+        level = max(best, level)
+        for i in range(count):
+            if not frozen[i] and (tight < 0 or usage[rows[running[i]], tight] > 0.0):
+                frozen[i] = True
+                left -= 1
+                speed[i] = level
+                for s in range(shared):
+                    taken[s] += level * usage[rows[running[i]], s]
+
+
+@kernel
+def _ready(event: int, events: Events, end: Floats) -> tuple[bool, int]:
+    """Whether every dependency of `event` has ended, and which ended last (-1: it has none)."""
+    last = -1
+    for i in range(events.dep_start[event], events.dep_start[event + 1]):
+        dependency = events.dep[i]
+        if end[dependency] < 0.0:
+            return False, -1
+        if last < 0 or end[dependency] > end[last]:
+            last = dependency
+    return True, last
+
+
+@kernel
+def _account(dt: float, running: Ints, speed: Floats, count: int, events: Events, table: RowTable) -> tuple[Floats, float]:
+    """Segments of an interval of `dt` in which `count` events run: (resources + SEGMENTS,), and hidden transfer [s]."""
+    resources = int(table.resource.max()) + 1
+    out = np.zeros(resources + SEGMENTS)
+    units = 0
+    transfers = 0
+    other = -1
+    for i in range(count):
+        kind = table.event_class[events.row[running[i]]]
+        if kind == CLASS_COMPUTE or kind == CLASS_CONVERSION:
+            units += 1
+        elif kind == CLASS_TRANSFER:
+            transfers += 1
+        elif kind == CLASS_SYNCHRONISATION:
+            other = SYNCHRONISATION
+        elif other < 0:
+            other = HOST
+    for i in range(count):
+        row = events.row[running[i]]
+        kind = table.event_class[row]
+        if kind == CLASS_CONVERSION:
+            out[resources + CONVERSION] += dt / units
+        elif kind == CLASS_COMPUTE:
+            compute = dt / units * speed[i] * table.compute_share[row]
+            out[table.resource[row]] += compute
+            out[resources + MEMORY] += dt / units - compute
+    if units == 0:
+        segment = TRANSFER if transfers > 0 else other if other >= 0 else DISPATCH
+        out[resources + segment] += dt
+    return out, dt if units > 0 and transfers > 0 else 0.0
+
+
+@kernel
+def simulate(events: Events, table: RowTable, dispatcher: Dispatcher) -> Simulated:
+    """Run the events of one step from time 0. See the module for the model."""
+    n = events.row.shape[0]
+    resources = dispatcher.resources
+    start, end, dispatched = np.full(n, -1.0), np.full(n, -1.0), np.full(n, -1.0)
+    wait = np.full(n, WAIT_NONE)
+    remaining = np.zeros(n)
+    segments = np.zeros(resources + SEGMENTS)
+    width = int(table.resource.max()) + 1
+    hidden = 0.0
+
+    first = np.full(resources, n)  # head of each resource's queue, as a linked list in program order
+    following = np.full(n, n)
+    tail = np.full(resources, -1)
+    for e in range(n):
+        r = table.resource[events.row[e]]
+        if tail[r] < 0:
+            first[r] = e
+        else:
+            following[tail[r]] = e
+        tail[r] = e
+
+    busy = np.full(resources, -1)  # event that runs on the resource
+    queued = np.zeros(resources, np.int64)  # dispatched, not yet started
+    previous_end = np.full(resources, -1)  # event that ended last on the resource
+    to_dispatch = 0
+    dispatching = -1
+    dispatch_end = 0.0
+    running = np.zeros(resources, np.int64)
+    speed = np.ones(resources)
+    count = 0
+    now = 0.0
+    done = 0
+    while done < n:
+        changed = False
+        moved = True
+        while moved:
+            moved = False
+            for r in range(resources):
+                e = first[r]
+                if e == n or busy[r] >= 0 or (r == dispatcher.control and dispatching >= 0):
+                    continue
+                row = events.row[e]
+                if table.dispatch_s[row] > 0.0 and dispatched[e] < 0.0:
+                    continue
+                ready, last = _ready(e, events, end)
+                if not ready:
+                    continue
+                start[e] = now
+                cause = previous_end[r]
+                if last >= 0 and (cause < 0 or end[last] >= end[cause]):
+                    cause = last
+                if dispatched[e] > 0.0 and (cause < 0 or dispatched[e] > end[cause]):
+                    cause = WAIT_DISPATCH
+                wait[e] = cause
+                if dispatched[e] >= 0.0:
+                    queued[r] -= 1
+                remaining[e] = table.duration_s[row]
+                busy[r] = e
+                first[r] = following[e]
+                running[count] = e
+                count += 1
+                changed = moved = True
+            while to_dispatch < n and table.dispatch_s[events.row[to_dispatch]] <= 0.0:
+                to_dispatch += 1
+            if dispatching < 0 and to_dispatch < n and (dispatcher.control < 0 or busy[dispatcher.control] < 0):
+                e = to_dispatch
+                r = table.resource[events.row[e]]
+                if dispatcher.queue > 0:
+                    free = queued[r] < dispatcher.queue
+                else:
+                    ready, _ = _ready(e, events, end)
+                    free = ready and busy[r] < 0 and first[r] == e
+                if free:
+                    dispatching = e
+                    dispatch_end = now + table.dispatch_s[events.row[e]]
+                    to_dispatch += 1
+        if changed:
+            if count == 1:
+                speed[0] = 1.0
+            else:
+                _speeds(running, count, table.usage, events.row, speed)
+        dt = np.inf
+        for i in range(count):
+            dt = min(dt, remaining[running[i]] / speed[i])
+        if dispatching >= 0:
+            dt = min(dt, dispatch_end - now)
+        if not np.isfinite(dt):
+            raise ValueError("timeline: events wait for each other")
+        if dt > 0.0:
+            part, under = _account(dt, running, speed, count, events, table)
+            segments[:width] += part[:width]
+            segments[resources:] += part[width:]
+            hidden += under
+        now += dt
+        if dispatching >= 0 and dispatch_end <= now:
+            dispatched[dispatching] = now
+            queued[table.resource[events.row[dispatching]]] += 1
+            dispatching = -1
+        kept = 0
+        for i in range(count):
+            e = running[i]
+            remaining[e] -= dt * speed[i]
+            if remaining[e] <= _EPSILON * table.duration_s[events.row[e]]:
+                end[e] = now
+                r = table.resource[events.row[e]]
+                busy[r] = -1
+                previous_end[r] = e
+                done += 1
+            else:
+                running[kept] = e
+                speed[kept] = speed[i]
+                kept += 1
+        if kept != count:
+            count = kept
+            if count == 1:
+                speed[0] = 1.0
+            elif count > 1:
+                _speeds(running, count, table.usage, events.row, speed)
+    return Simulated(start, end, wait, segments[:resources], segments[resources:], hidden)

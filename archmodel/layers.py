@@ -1,0 +1,337 @@
+"""A model and a step -> templates of operations; knows no hardware.
+
+A template is the operations of one layer (or of the step's entry or exit) with their order; alike layers share one. The
+residual stream enters a template at index `STREAM` and leaves it with its last operation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from archmodel import sizes
+from archmodel.operations import Kind
+from archmodel.spec.chip import CAPABILITIES
+from archmodel.spec.model import (
+    AttentionSpec,
+    FeedForwardSpec,
+    LatentAttentionSpec,
+    LayerSpec,
+    ModelSpec,
+    MoeSpec,
+)
+from archmodel.spec.workload import ROLES, PlacementSpec, PrecisionSpec
+from archmodel.units import FORMATS, element_bytes
+
+STREAM = -1  # dependency on what enters the template
+
+# operations per element of the usual formulations; an exponential counts apart
+_FLOP = {"norm": 4, "norm_bias": 7, "rotary": 3, "residual": 1, "gated": 3, "plain": 6, "router": 3, "combine": 2}
+
+
+@attrs.frozen
+class Group:
+    """Sequences that take the same pass: `new_tokens` each on top of `context_tokens` already cached."""
+
+    sequences: int
+    new_tokens: int
+    context_tokens: int
+
+
+@attrs.frozen
+class Step:
+    """One pass of the model over a batch. `encode_tokens` > 0 runs an encoder-decoder's encoder in the same step."""
+
+    label: str
+    phase: str
+    groups: tuple[Group, ...]
+    encode_tokens: int = 0
+    cross_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return sum(group.sequences * group.new_tokens for group in self.groups)
+
+    @property
+    def sequences(self) -> int:
+        return sum(group.sequences for group in self.groups)
+
+
+@attrs.frozen(eq=False)
+class Template:
+    """Operations of one layer as records for `rows_from`; `after` holds indices into the template, or STREAM."""
+
+    name: str
+    records: tuple[dict[str, Any], ...]
+
+
+@attrs.frozen
+class Setting:
+    """What the operations of a step need to know beside the layer."""
+
+    model: ModelSpec
+    precision: PrecisionSpec
+    placement: PlacementSpec
+    step: Step
+    groups: tuple[Group, ...]
+
+    @property
+    def tokens(self) -> int:
+        return sum(group.sequences * group.new_tokens for group in self.groups)
+
+    @property
+    def activation_byte(self) -> float:
+        return element_bytes(self.precision.activations)
+
+
+class _Builder:
+    """Collects the records of one template."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.records: list[dict[str, Any]] = []
+
+    def add(self, name: str, kind: Kind, role: str, capability: str, after: tuple[int, ...], **columns: Any) -> int:
+        record = {"name": name, "kind": kind, "role": ROLES.index(role), "capability": CAPABILITIES.index(capability)}
+        self.records.append({**record, "after": after, **columns})
+        return len(self.records) - 1
+
+    def matmul(self, name: str, role: str, after: int, m: float, n: int, k: int, number_format: str, **columns: Any) -> int:
+        """C[m,n] = A[m,k] B[k,n] with stored weights B; `number_format` is what it computes in."""
+        a = self.setting.activation_byte
+        weight = columns.pop("weight_byte", sizes.weight_element_bytes(self.setting.precision))
+        return self.add(
+            name, Kind.MATMUL, role, "matmul", (after,), m=m, n=n, k=k, compute_format=FORMATS.index(number_format),
+            weight_byte=weight, input_byte=a, output_byte=a, **columns,
+        )  # fmt: skip
+
+    def vector(
+        self,
+        name: str,
+        role: str,
+        capability: str,
+        after: tuple[int, ...],
+        elements: float,
+        flop: float,
+        exp: float = 0.0,
+        reads: float = 1.0,
+        writes: float = 1.0,
+    ) -> int:
+        """Element-wise work; `flop`, `exp`, `reads` and `writes` are per element of the output stream."""
+        a = self.setting.activation_byte
+        return self.add(
+            name, Kind.VECTOR, role, capability, after, compute_format=FORMATS.index("fp32"), flop=elements * flop,
+            exp=elements * exp, read_byte=elements * reads * a, write_byte=elements * writes * a,
+        )  # fmt: skip
+
+    def norm(self, name: str, after: int, bias: bool) -> int:
+        return self.vector(name, "vector", "norm", (after,), self.setting.tokens * self.setting.model.hidden,
+                           _FLOP["norm_bias" if bias else "norm"])  # fmt: skip
+
+    def residual(self, name: str, after: tuple[int, ...]) -> int:
+        return self.vector(name, "vector", "residual", after, self.setting.tokens * self.setting.model.hidden,
+                           _FLOP["residual"] * (len(after) - 1), reads=len(after))  # fmt: skip
+
+    def template(self, name: str) -> Template:
+        return Template(name, tuple(self.records))
+
+
+def layer_template(layer: LayerSpec, setting: Setting, name: str, encoder: bool = False) -> Template:
+    """Operations of one layer, from the residual stream to the residual stream."""
+    b = _Builder(setting)
+    normed = b.norm("norm", STREAM, layer.norm_bias) if layer.norms else STREAM
+    mixed = _mixer(b, layer, normed, encoder)
+    if layer.parallel:
+        branches = _feed_forward(b, layer, normed)
+        b.residual("residual", (*branches, mixed, STREAM))
+        return b.template(name)
+    stream = b.residual("residual", (mixed, STREAM))
+    if layer.cross_attention is not None and not encoder:
+        normed = b.norm("cross_norm", stream, layer.norm_bias)
+        crossed = _cross_attention(b, layer.cross_attention, normed)
+        stream = b.residual("cross_residual", (crossed, stream))
+    if layer.feed_forward is not None or layer.moe is not None:
+        normed = b.norm("ffn_norm", stream, layer.norm_bias) if layer.norms > 1 else stream
+        b.residual("ffn_residual", (*_feed_forward(b, layer, normed), stream))
+    return b.template(name)
+
+
+def _mixer(b: _Builder, layer: LayerSpec, after: int, encoder: bool) -> int:
+    mixer = layer.mixer
+    if isinstance(mixer, AttentionSpec):
+        return _attention(b, mixer, after, encoder)
+    if isinstance(mixer, LatentAttentionSpec):
+        return _latent_attention(b, mixer, after)
+    return _recurrent(b, layer, after)
+
+
+def _attention(b: _Builder, mixer: AttentionSpec, after: int, encoder: bool) -> int:
+    s, tokens, hidden = b.setting, b.setting.tokens, b.setting.model.hidden
+    compute = s.precision.attention
+    width = mixer.heads * mixer.head_dim
+    kv_width = mixer.kv_heads * mixer.head_dim
+    projected = width + kv_width * (1 if mixer.shared_kv_projection else 2)
+    node = b.matmul("qkv", "projection", after, tokens, projected, hidden, compute)
+    if mixer.rotary or mixer.qk_norm != "none":
+        flop = _FLOP["rotary"] * mixer.rotary + _FLOP["norm"] * (mixer.qk_norm != "none")
+        node = b.vector("rotary", "attention", "rotary", (node,), tokens * (width + kv_width), flop)
+    for index, group in enumerate(s.groups):
+        node = b.add(
+            "attention" if index == 0 else f"attention_{index}", Kind.ATTENTION, "attention", "attention", (node,),
+            compute_format=FORMATS.index(compute), input_byte=s.activation_byte, output_byte=s.activation_byte,
+            sequences=group.sequences, q_tokens=group.new_tokens, kv_tokens=group.context_tokens + group.new_tokens,
+            heads=mixer.heads, kv_heads=mixer.kv_heads, qk_dim=mixer.head_dim, v_dim=mixer.head_dim,
+            window=mixer.window_tokens, causal=float(mixer.causal and not encoder),
+            kv_byte=element_bytes(s.precision.kv_cache), materialised=float(not s.placement.fused_attention),
+            cached=float(not encoder),
+        )  # fmt: skip
+    return b.matmul("attention_out", "projection", node, tokens, hidden, width, compute)
+
+
+def _latent_attention(b: _Builder, mixer: LatentAttentionSpec, after: int) -> int:
+    """MLA. Generation absorbs the key and value expansions (scores against the latent); context expands them."""
+    s, tokens, hidden, compute = b.setting, b.setting.tokens, b.setting.model.hidden, b.setting.precision.attention
+    query_width = mixer.heads * (mixer.qk_nope_head_dim + mixer.qk_rope_head_dim)
+    latent = mixer.kv_lora_rank + mixer.qk_rope_head_dim
+    node = after
+    if mixer.q_lora_rank:
+        node = b.matmul("q_and_kv_compress", "projection", node, tokens, mixer.q_lora_rank + latent, hidden, compute)
+        node = b.vector("latent_norm", "attention", "norm", (node,), tokens * (mixer.q_lora_rank + latent), _FLOP["norm"])
+        node = b.matmul("q_expand", "projection", node, tokens, query_width, mixer.q_lora_rank, compute)
+    else:
+        node = b.matmul("q_and_kv_compress", "projection", node, tokens, query_width + latent, hidden, compute)
+        node = b.vector("latent_norm", "attention", "norm", (node,), tokens * latent, _FLOP["norm"])
+    node = b.vector("rotary", "attention", "rotary", (node,), tokens * (mixer.heads + 1) * mixer.qk_rope_head_dim,
+                    _FLOP["rotary"])  # fmt: skip
+    absorbed = all(group.new_tokens <= _ABSORB_TOKENS and group.context_tokens for group in s.groups)
+    if absorbed:
+        node = b.matmul("key_absorb", "projection", node, tokens, mixer.kv_lora_rank, mixer.qk_nope_head_dim, compute,
+                        count=mixer.heads)  # fmt: skip
+    else:
+        node = b.matmul("kv_expand", "projection", node, sum(g.sequences * (g.new_tokens + g.context_tokens) for g in s.groups),
+                        mixer.heads * (mixer.qk_nope_head_dim + mixer.v_head_dim), mixer.kv_lora_rank, compute)  # fmt: skip
+    for group in s.groups:
+        wide = mixer.qk_nope_head_dim + mixer.qk_rope_head_dim
+        shape = (1, latent, mixer.kv_lora_rank) if absorbed else (mixer.heads, wide, mixer.v_head_dim)
+        node = b.add(
+            "attention", Kind.ATTENTION, "attention", "attention", (node,), compute_format=FORMATS.index(compute),
+            input_byte=s.activation_byte, output_byte=s.activation_byte, sequences=group.sequences,
+            q_tokens=group.new_tokens, kv_tokens=group.context_tokens + group.new_tokens, heads=mixer.heads,
+            kv_heads=shape[0], qk_dim=shape[1], v_dim=shape[2], causal=1.0, latent=float(absorbed),
+            kv_byte=element_bytes(s.precision.kv_cache), materialised=float(not s.placement.fused_attention), cached=1.0,
+        )  # fmt: skip
+    if absorbed:
+        node = b.matmul("value_absorb", "projection", node, tokens, mixer.v_head_dim, mixer.kv_lora_rank, compute,
+                        count=mixer.heads)  # fmt: skip
+    return b.matmul("attention_out", "projection", node, tokens, hidden, mixer.heads * mixer.v_head_dim, compute)
+
+
+_ABSORB_TOKENS = 16  # up to a speculative window; beyond it expanding the latent once is cheaper
+
+
+def _recurrent(b: _Builder, layer: LayerSpec, after: int) -> int:
+    """State space or linear attention: projections around one scan, whose state is read and written per sequence."""
+    s, tokens = b.setting, b.setting.tokens
+    matrices = sizes.mixer_matrices(layer.mixer, s.model.hidden)
+    node = after
+    for name, n, k in matrices[:-1]:
+        node = b.matmul(name, "projection", node, tokens, n, k, s.precision.attention)
+    work = sizes.scan_work(layer.mixer)
+    sequences = sum(group.sequences for group in s.groups)
+    node = b.add(
+        "scan", Kind.SCAN, "attention", "scan", (node,), compute_format=FORMATS.index("fp32"), flop=tokens * work.flop_per_token,
+        exp=tokens * work.exp_per_token, kv_byte=2 * sequences * work.state_elements * element_bytes(s.precision.state),
+        read_byte=tokens * work.input_elements * s.activation_byte, write_byte=tokens * work.output_elements * s.activation_byte,
+    )  # fmt: skip
+    name, n, k = matrices[-1]
+    return b.matmul(name, "projection", node, tokens, n, k, s.precision.attention)
+
+
+def _cross_attention(b: _Builder, mixer: AttentionSpec, after: int) -> int:
+    """Decoder queries against the encoder's keys and values, which are projected once, in the step that encodes."""
+    s, tokens, hidden, compute = b.setting, b.setting.tokens, b.setting.model.hidden, b.setting.precision.attention
+    width = mixer.heads * mixer.head_dim
+    node = b.matmul("cross_q", "projection", after, tokens, width, hidden, compute)
+    sequences = sum(group.sequences for group in s.groups)
+    if s.step.encode_tokens:
+        node = b.matmul("cross_kv", "projection", node, sequences * s.step.encode_tokens, 2 * mixer.kv_heads * mixer.head_dim,
+                        hidden, compute)  # fmt: skip
+    node = b.add(
+        "cross_attention", Kind.ATTENTION, "attention", "attention", (node,), compute_format=FORMATS.index(compute),
+        input_byte=s.activation_byte, output_byte=s.activation_byte, sequences=sequences,
+        q_tokens=tokens / sequences, kv_tokens=s.step.cross_tokens, heads=mixer.heads, kv_heads=mixer.kv_heads,
+        qk_dim=mixer.head_dim, v_dim=mixer.head_dim, causal=0.0, kv_byte=element_bytes(s.precision.kv_cache),
+        materialised=float(not s.placement.fused_attention), cached=0.0,
+    )  # fmt: skip
+    return b.matmul("cross_out", "projection", node, tokens, hidden, width, compute)
+
+
+def _feed_forward(b: _Builder, layer: LayerSpec, after: int) -> tuple[int, ...]:
+    """Last operations of the dense and expert branches, which the residual adds up."""
+    branches: list[int] = []
+    if layer.feed_forward is not None:
+        branches.append(_dense(b, layer.feed_forward, after, "ffn"))
+    if layer.moe is not None:
+        branches += _experts(b, layer.moe, after)
+    return tuple(branches)
+
+
+def _dense(b: _Builder, ffn: FeedForwardSpec, after: int, name: str) -> int:
+    tokens, hidden, compute = b.setting.tokens, b.setting.model.hidden, b.setting.precision.feed_forward
+    node = b.matmul(f"{name}_up", "feed_forward", after, tokens, ffn.intermediate * (1 + ffn.gated), hidden, compute)
+    node = _activation(b, node, tokens * ffn.intermediate, ffn.gated, name)
+    return b.matmul(f"{name}_down", "feed_forward", node, tokens, hidden, ffn.intermediate, compute)
+
+
+def _activation(b: _Builder, after: int, elements: float, gated: bool, name: str) -> int:
+    return b.vector(f"{name}_activation", "feed_forward", "activation", (after,), elements,
+                    _FLOP["gated" if gated else "plain"], exp=1.0, reads=1.0 + gated)  # fmt: skip
+
+
+def _experts(b: _Builder, moe: MoeSpec, after: int) -> list[int]:
+    """Router, the distinct experts that the step's tokens touch (expected value), and the shared experts beside them."""
+    s, tokens, hidden, compute = b.setting, b.setting.tokens, b.setting.model.hidden, b.setting.precision.feed_forward
+    distinct = sizes.expected_distinct_experts(moe.experts, moe.experts_per_token, tokens)
+    each = tokens * moe.experts_per_token / distinct
+    node = b.matmul("router", "router", after, tokens, moe.experts, hidden, s.precision.activations,
+                    weight_byte=s.activation_byte)  # fmt: skip
+    node = b.vector("route", "router", "router", (node,), tokens * moe.experts, _FLOP["router"], exp=1.0)
+    node = b.matmul("experts_up", "feed_forward", node, each, moe.intermediate * (1 + moe.gated), hidden, compute,
+                    count=distinct)  # fmt: skip
+    node = _activation(b, node, tokens * moe.experts_per_token * moe.intermediate, moe.gated, "experts")
+    node = b.matmul("experts_down", "feed_forward", node, each, hidden, moe.intermediate, compute, count=distinct)
+    combined = b.vector("combine", "vector", "residual", (node,), tokens * hidden * moe.experts_per_token, _FLOP["combine"],
+                        writes=1.0 / moe.experts_per_token)  # fmt: skip
+    if not moe.shared_intermediate:
+        return [combined]
+    shared = FeedForwardSpec(intermediate=moe.shared_intermediate, gated=moe.gated)
+    return [combined, _dense(b, shared, after, "shared")]
+
+
+def entry_template(setting: Setting) -> Template:
+    """Embedding lookup of the step's tokens (of vision patches: their projection, which stands in the same place)."""
+    b = _Builder(setting)
+    model = setting.model
+    if model.vocabulary:
+        read = element_bytes(setting.precision.embedding) / setting.activation_byte
+        b.vector("embedding", "embedding", "embedding", (STREAM,), setting.tokens * model.hidden, 0.0, reads=read)
+    else:
+        b.vector("patches", "vector", "residual", (STREAM,), setting.tokens * model.hidden, 1.0)
+    return b.template("entry")
+
+
+def exit_template(setting: Setting) -> Template:
+    """Final norm, output head on the LAST token of each sequence only, and sampling."""
+    b = _Builder(setting)
+    model, precision = setting.model, setting.precision
+    sequences = sum(group.sequences for group in setting.groups)
+    rows = sequences if model.family != "encoder" else setting.tokens
+    node = b.vector("final_norm", "vector", "norm", (STREAM,), rows * model.hidden, _FLOP["norm"])
+    if model.head and model.vocabulary:
+        node = b.matmul("head", "head", node, rows, model.vocabulary, model.hidden, precision.head,
+                        weight_byte=element_bytes(precision.embedding))  # fmt: skip
+        if model.family != "encoder":
+            b.vector("sampling", "sampling", "sampling", (node,), rows * model.vocabulary, 3.0, exp=1.0,
+                     writes=1.0 / model.vocabulary)  # fmt: skip
+    return b.template("exit")

@@ -1,0 +1,236 @@
+"""Operations -> owners; inserts what the owners make necessary: (de)quantisation, transfers, layout conversions, syncs.
+
+A placement is data. The result is one `Piece` per template: records with an owner and dependencies inside the piece.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from archmodel.components import link as links
+from archmodel.kernels.timeline import (
+    CLASS_COMPUTE,
+    CLASS_CONVERSION,
+    CLASS_HOST,
+    CLASS_SYNCHRONISATION,
+    CLASS_TRANSFER,
+)
+from archmodel.layers import STREAM, Setting, Template
+from archmodel.operations import Kind
+from archmodel.soc import Soc
+from archmodel.spec.chip import CAPABILITIES
+from archmodel.spec.workload import ROLES
+from archmodel.units import FORMATS, element_bytes
+
+_FUSED = {CAPABILITIES.index(name) for name in ("norm", "rotary", "activation", "quantise")}
+_TOKEN_ID_BYTE = 4.0
+_QUANTISE_FLOP = 3.0  # scale, round and the running maximum, per element
+_DEQUANTISE_FLOP = 1.0  # scale an accumulator
+_ACCUMULATOR_BYTE = 4.0
+
+
+@attrs.frozen(eq=False)
+class Piece:
+    """A placed template. Each record has `owner` (a resource of the Soc), `event_class` and `after`.
+
+    Rows that no unit runs (transfers, syncs, host work) carry their `duration_s`, and `moved` bytes by link.
+    """
+
+    name: str
+    records: tuple[dict[str, Any], ...]
+    exit: int  # record whose end passes the residual stream on
+
+
+class _Placer:
+    """Places one template; keeps what already crossed to a unit, so that nothing is sent twice."""
+
+    def __init__(self, soc: Soc, setting: Setting, template: Template) -> None:
+        self.soc, self.setting, self.template = soc, setting, template
+        self.records: list[dict[str, Any]] = []
+        self.at: dict[int, int] = {}  # template index -> index of the record that yields its result
+        self.crossed: dict[tuple[int, str, float], int] = {}
+        self.stream = STREAM  # record that yields what enters the template, where the piece itself makes it
+        self.stream_owner = soc.owner("vector", "norm")
+
+    def add(
+        self, name: str, owner: str, event_class: int, after: tuple[int, ...], lies: str = "", **columns: Any
+    ) -> int:  # fmt: skip
+        """Append a record; `lies` is the block where its result is, its owner unless said."""
+        self.records.append(
+            {"name": name, "owner": owner, "event_class": event_class, "after": after, "lies": lies or owner, **columns}
+        )
+        return len(self.records) - 1
+
+    def lies(self, node: int) -> str:
+        return self.stream_owner if node == STREAM else str(self.records[node]["lies"])
+
+    def place(self) -> Piece:
+        for index, record in enumerate(self.template.records):
+            capability = CAPABILITIES[record["capability"]]
+            owner = self.soc.owner(ROLES[record["role"]], capability)
+            if self.soc.host and owner == self.soc.host[0]:
+                self.at[index] = self._host_embedding(record)
+            elif record["kind"] == Kind.MATMUL:
+                self.at[index] = self._matmul(record, owner)
+            else:
+                after = tuple(self._bring(i, owner) for i in record["after"])
+                self.at[index] = self._unit(record, owner, after)
+        last = self._to_stream(self.at[len(self.template.records) - 1])
+        return Piece(self.template.name, tuple(self.records), last)
+
+    def _unit(self, record: dict[str, Any], owner: str, after: tuple[int, ...]) -> int:
+        before = next((i for i in after if i != STREAM), STREAM)
+        joined = before != STREAM and self.records[before]["owner"] == owner
+        fused = self.setting.placement.fusion and record["capability"] in _FUSED and record["kind"] == Kind.VECTOR and joined
+        values = {key: value for key, value in record.items() if key not in ("name", "after")}
+        return self.add(record["name"], owner, CLASS_COMPUTE, after, **values, fused=float(fused))
+
+    def _matmul(self, record: dict[str, Any], owner: str) -> int:
+        """A matmul with its operands in the format that the owner computes in, quantised before they travel."""
+        wanted = FORMATS[record["compute_format"]]
+        compute = self.soc.compute_format(owner, wanted, record["name"])
+        narrow = element_bytes(compute) < self.setting.activation_byte
+        after = tuple(self._bring(i, owner, compute if narrow else "") for i in record["after"])
+        changed = {"compute_format": FORMATS.index(compute)}
+        if narrow:
+            changed["input_byte"] = element_bytes(compute)
+        node = self._unit({**record, **changed}, owner, after)
+        if not narrow:
+            return node
+        elements = record["m"] * record["n"] * record.get("count", 1.0)
+        return self._vector("dequantise", "quantise", owner, (node,), elements, _DEQUANTISE_FLOP, _ACCUMULATOR_BYTE,
+                            self.setting.activation_byte)  # fmt: skip
+
+    def _vector(
+        self, name: str, capability: str, owner: str, after: tuple[int, ...], elements: float, flop: float, reads: float,
+        writes: float,
+    ) -> int:  # fmt: skip
+        unit = owner if capability in self.soc.units[owner].capabilities else self.soc.owner("vector", capability)
+        record = {
+            "name": name, "kind": Kind.VECTOR, "role": ROLES.index("vector"), "capability": CAPABILITIES.index(capability),
+            "compute_format": FORMATS.index("fp32"), "flop": elements * flop, "read_byte": elements * reads,
+            "write_byte": elements * writes,
+        }  # fmt: skip
+        return self._unit(record, unit, after)
+
+    def _bring(self, index: int, owner: str, quantised: str = "") -> int:
+        """Record after which the result of template index `index` is on `owner`, in the wanted format and layout."""
+        a = self.setting.activation_byte
+        key = (index, owner, element_bytes(quantised) if quantised else a)
+        if key in self.crossed:
+            return self.crossed[key]
+        node = self.stream if index == STREAM else self.at[index]
+        source = self.lies(node)
+        byte = self._result_byte(index)
+        if quantised:
+            ratio = element_bytes(quantised) / a
+            able = source if "quantise" in getattr(self.soc.units.get(source), "capabilities", ()) else owner
+            if able == source:
+                node = self._vector("quantise", "quantise", source, (node,), byte / a, _QUANTISE_FLOP, a, a * ratio)
+                node = self.cross(node, owner, byte * ratio)
+            else:
+                node = self.cross(node, owner, byte)
+                node = self._vector("quantise", "quantise", owner, (node,), byte / a, _QUANTISE_FLOP, a, a * ratio)
+        else:
+            node = self.cross(node, owner, byte)
+        self.crossed[key] = node
+        return node
+
+    def _to_stream(self, node: int) -> int:
+        """The residual stream goes on from the unit that holds it between layers."""
+        if self.template.name == "exit":
+            return node
+        return self.cross(node, self.stream_owner, self.setting.tokens * self.setting.model.hidden * self.setting.activation_byte)
+
+    def cross(self, node: int, owner: str, byte: float) -> int:
+        """Move a result to `owner`: transfer over the links on the way, synchronisation, layout conversion."""
+        source = self.lies(node)
+        if source == owner:
+            return node
+        node = self.transfer(f"{source}_to_{owner}", source, owner, (node,), byte)
+        if self.soc.control:
+            name, control = self.soc.control
+            cycles = control.completion_cycles + control.synchronisation_cycles
+            node = self.add("synchronise", name, CLASS_SYNCHRONISATION, (node,), lies=owner,
+                            duration_s=cycles / (control.clock_ghz * 1e9))  # fmt: skip
+        units = self.soc.units
+        if source in units and owner in units and units[source].layout != units[owner].layout:
+            able = next(u for u in (owner, source, *units) if "convert" in units[u].capabilities)
+            a = self.setting.activation_byte
+            node = self._vector("convert_layout", "convert", able, (node,), byte / a, 0.0, a, a)
+            self.records[node]["event_class"] = CLASS_CONVERSION
+        return node
+
+    def transfer(self, name: str, source: str, target: str, after: tuple[int, ...], byte: float) -> int:
+        """A transfer; the slowest link of the route runs it, every link on the way carries its bytes."""
+        route = self.soc.route(source, target)
+        specs = [self.soc.links[link] for link in route]
+        slowest = min(range(len(route)), key=lambda i: links.payload_byte_per_s(specs[i]))
+        latency = 1e-9 * sum(spec.latency_ns for i, spec in enumerate(specs) if i != slowest)
+        return self.add(
+            name, route[slowest], CLASS_TRANSFER, after, lies=target, duration_s=latency + float(links.transfer_s(specs[slowest], byte)),
+            moved=dict.fromkeys(route, byte), read_byte=byte, write_byte=byte,
+        )  # fmt: skip
+
+    def _host_embedding(self, record: dict[str, Any]) -> int:
+        """Host work of the lookup (and of tokenising a prompt), then the embeddings over the links to the chip."""
+        assert self.soc.host is not None
+        name, host = self.soc.host
+        step = self.setting.step
+        seconds = record["read_byte"] / (host.embedding_gb_per_s * 1e9) + host.step_us * 1e-6
+        if step.phase != "decode":
+            seconds += self.setting.tokens * host.tokenise_us_per_token * 1e-6
+        node = self.add("host_embedding", name, CLASS_HOST, (STREAM,), duration_s=seconds)
+        return self.transfer("host_to_chip", name, self.stream_owner, (node,), record["write_byte"])
+
+    def _result_byte(self, index: int) -> float:
+        """Bytes that the result of a template operation takes, in the activation format."""
+        a = self.setting.activation_byte
+        if index == STREAM:
+            return self.setting.tokens * self.setting.model.hidden * a
+        record = self.template.records[index]
+        if record["kind"] == Kind.MATMUL:
+            return float(record["m"] * record["n"] * record.get("count", 1.0) * a)
+        if record["kind"] == Kind.ATTENTION:
+            return float(record["sequences"] * record["q_tokens"] * record["heads"] * record["v_dim"] * a)
+        return float(record["write_byte"])
+
+
+def place(soc: Soc, setting: Setting, template: Template) -> Piece:
+    """Place one template on a chip. Raises MappingError where no unit can run an operation."""
+    return _Placer(soc, setting, template).place()
+
+
+def place_entry(soc: Soc, setting: Setting, template: Template) -> Piece:
+    """The entry: tokenised and embedded on the host, or looked up on a unit from token ids that the host sends."""
+    placer = _Placer(soc, setting, template)
+    host = soc.host
+    if host and setting.placement.embedding != host[0] and setting.step.phase != "decode":
+        name, spec = host
+        seconds = spec.step_us * 1e-6 + setting.tokens * spec.tokenise_us_per_token * 1e-6
+        placer.add("host_tokenise", name, CLASS_HOST, (STREAM,), duration_s=seconds)
+        placer.stream = placer.transfer("host_to_chip", name, placer.stream_owner, (0,), setting.tokens * _TOKEN_ID_BYTE)
+    return placer.place()
+
+
+def place_exit(soc: Soc, setting: Setting, template: Template) -> Piece:
+    """The exit: results are collected over the network by the control core, which hands them to the host."""
+    placer = _Placer(soc, setting, template)
+    piece = placer.place()
+    if not soc.host:
+        return piece
+    node = piece.exit
+    source = placer.lies(node)
+    byte = setting.step.sequences * _TOKEN_ID_BYTE
+    if setting.model.family == "encoder":
+        byte = setting.step.sequences * setting.model.hidden * setting.activation_byte
+    if soc.control:
+        name, control = soc.control
+        node = placer.transfer("collect", source, name, (node,), byte)
+        seconds = control.completion_cycles / (control.clock_ghz * 1e9)
+        node = placer.add("complete", name, CLASS_SYNCHRONISATION, (node,), duration_s=seconds)
+        source = name
+    node = placer.transfer("chip_to_host", source, soc.host[0], (node,), byte)
+    return Piece(template.name, tuple(placer.records), node)

@@ -1,0 +1,226 @@
+"""Placed operations -> costs per distinct row -> timeline of each step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from archmodel.components import gpu, npu
+from archmodel.costs import LIMITS, Costs, Floats, Surroundings, empty_costs, place
+from archmodel.kernels.timeline import (
+    CLASS_COMPUTE,
+    CLASS_CONVERSION,
+    CLASS_TRANSFER,
+    Dispatcher,
+    Events,
+    RowTable,
+    Simulated,
+    simulate,
+)
+from archmodel.layers import STREAM
+from archmodel.operations import Ints, Kind, Rows, rows_from
+from archmodel.partition import Piece
+from archmodel.residency import Residency
+from archmodel.soc import Soc
+from archmodel.spec.chip import GpuSpec
+
+_STALLS = (LIMITS.index("memory"), LIMITS.index("buffer"))
+_WORK = tuple(i for i, name in enumerate(LIMITS) if name not in ("memory", "buffer"))
+
+
+@attrs.frozen(eq=False)
+class Table:
+    """Every distinct row of a run with its costs. `byte` is (rows, shared): bytes at each tier and link."""
+
+    rows: Rows
+    owner: Ints  # index into Soc.resources
+    costs: Costs
+    byte: Floats
+    written_byte: Floats  # (rows, shared): the part of `byte` that is written
+    timeline: RowTable
+    commands: Floats  # commands that the control core issues for the row
+    host_s: Floats  # fixed durations of rows that no unit runs
+
+
+@attrs.frozen(eq=False)
+class Program:
+    """One step as events, and what came of it."""
+
+    events: Events
+    simulated: Simulated
+    layer: Ints  # layer of each event; -1 entry, `layers` exit
+
+    @property
+    def makespan_s(self) -> float:
+        return float(self.simulated.end_s.max())
+
+
+def tabulate(soc: Soc, residency: Residency, pieces: Sequence[Piece]) -> tuple[Table, list[Ints]]:
+    """Costs of all records of `pieces`, and for each piece the row index of its records."""
+    records = [record for piece in pieces for record in piece.records]
+    offsets = np.cumsum([0] + [len(piece.records) for piece in pieces])
+    index = [np.arange(offsets[i], offsets[i + 1]) for i in range(len(pieces))]
+    rows = rows_from([{"kind": -1, **record} for record in records])
+    owner = np.array([soc.resources.index(record["owner"]) for record in records], dtype=np.int64)
+    costs = _unit_costs(soc, residency, rows, owner)
+    fixed = np.array([record.get("duration_s", 0.0) for record in records])
+    duration = np.where(rows.kind >= 0, costs.duration_s, fixed)
+    byte, written = _traffic(soc, residency, rows, owner, costs, records)
+    event_class = np.array([record["event_class"] for record in records], dtype=np.int64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        usage = np.where(duration[:, None] > 0.0, byte / (duration[:, None] * soc.shared_byte_per_s), 0.0)
+    dispatch, commands = _dispatch(soc, rows, event_class)
+    timeline = RowTable(owner, duration, dispatch, event_class, _compute_share(costs), np.minimum(usage, 1.0))
+    return Table(rows, owner, costs, byte, written, timeline, commands, fixed), index
+
+
+def _unit_costs(soc: Soc, residency: Residency, rows: Rows, owner: Ints) -> Costs:
+    """Costs of the rows that units run, each unit's rows in one call of its component."""
+    costs = empty_costs(len(rows))
+    for number, (name, unit) in enumerate(soc.units.items()):
+        mine = np.flatnonzero((owner == number) & (rows.kind >= 0))
+        if not len(mine):
+            continue
+        part = rows.take(mine)
+        buffer = soc.tiers[unit.buffer]
+        around = Surroundings(
+            buffer_byte=soc.tiers[unit.buffer].capacity_mb * 1e6 * unit.buffer_share,  # type: ignore[union-attr]
+            buffer_byte_per_s=min(soc.path_byte_per_s(name, unit.buffer), _peak(soc, unit.buffer)),
+            memory_byte_per_s=_bandwidth(soc, residency, part, name),
+            memory_latency_s=soc.path_latency_s(name, unit.memory),
+        )
+        del buffer
+        place(costs, mine, (gpu if isinstance(unit, GpuSpec) else npu).costs(unit, part, around))
+    return _with_cache_writes(costs, rows, residency, soc, owner)
+
+
+def _peak(soc: Soc, tier: str) -> float:
+    return float(soc.shared_byte_per_s[soc.shared.index(tier)])
+
+
+def _bandwidth(soc: Soc, residency: Residency, rows: Rows, unit: str) -> Floats:
+    """Bandwidth [B/s] of the tier that each row streams from; spilled weights come from two tiers at once."""
+    spilled = residency.spilled_fraction
+    weights = soc.path_byte_per_s(unit, residency.weights_tier)
+    if spilled:
+        weights = 1.0 / max((1.0 - spilled) / weights, spilled / soc.path_byte_per_s(unit, residency.spill_tier))
+    cache = soc.path_byte_per_s(unit, residency.kv_tier)
+    own = soc.path_byte_per_s(unit, soc.units[unit].memory)
+    return np.select(
+        [rows.kind == Kind.MATMUL, (rows.kind == Kind.ATTENTION) | (rows.kind == Kind.SCAN)], [weights, cache], own
+    )
+
+
+def _with_cache_writes(costs: Costs, rows: Rows, residency: Residency, soc: Soc, owner: Ints) -> Costs:
+    """Attention also writes the keys and values of its new tokens to the cache."""
+    width = np.where(rows.latent > 0, rows.qk_dim, rows.qk_dim + rows.v_dim)
+    byte = rows.cached * rows.sequences * rows.q_tokens * rows.kv_heads * width * rows.kv_byte
+    if not byte.any():
+        return costs
+    speed = np.array([
+        soc.path_byte_per_s(name, residency.kv_tier) if name in soc.units else np.inf for name in soc.resources
+    ])[owner]  # fmt: skip
+    limits = costs.limits_s.copy()
+    limits[:, LIMITS.index("memory")] += byte / speed
+    return attrs.evolve(
+        costs,
+        limits_s=limits,
+        duration_s=np.maximum(costs.duration_s, limits.max(axis=1)),
+        kv_traffic_byte=costs.kv_traffic_byte + byte,
+        written_byte=costs.written_byte + byte,
+    )
+
+
+def _compute_share(costs: Costs) -> Floats:
+    """Share of a row's time that its units would need with endless bandwidth; the rest waits for memory."""
+    work = costs.limits_s[:, _WORK].max(axis=1)
+    stall = costs.limits_s[:, _STALLS].max(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(costs.duration_s > 0.0, work / costs.duration_s, 1.0)
+    return np.where(stall > work, np.minimum(share, 1.0), 1.0)
+
+
+def _traffic(
+    soc: Soc, residency: Residency, rows: Rows, owner: Ints, costs: Costs, records: Sequence[dict[str, Any]]
+) -> tuple[Floats, Floats]:
+    """Bytes and written bytes, (rows, shared): at the tiers that rows use and at every link on the way."""
+    byte = np.zeros((len(rows), len(soc.shared)))
+    written = np.zeros_like(byte)
+
+    def book(unit: str, tier: str, amount: Floats, writes: Floats, mine: Ints) -> None:
+        for block in (tier, *soc.route(unit, tier)):
+            byte[mine, soc.shared.index(block)] += amount
+            written[mine, soc.shared.index(block)] += writes
+
+    for number, (name, unit) in enumerate(soc.units.items()):
+        mine = np.flatnonzero((owner == number) & (rows.kind >= 0))
+        if not len(mine):
+            continue
+        weights, cache = costs.weight_traffic_byte[mine], costs.kv_traffic_byte[mine]
+        activations, writes = costs.activation_traffic_byte[mine], costs.written_byte[mine]
+        cache_writes = np.minimum(writes, cache)
+        none = np.zeros_like(weights)
+        book(name, residency.weights_tier, weights * (1.0 - residency.spilled_fraction), none, mine)
+        if residency.spilled_fraction:
+            book(name, residency.spill_tier, weights * residency.spilled_fraction, none, mine)
+        book(name, residency.kv_tier, cache, cache_writes, mine)
+        book(name, unit.memory, activations, writes - cache_writes, mine)
+        reads, buffer_writes = costs.buffer_read_byte[mine], costs.buffer_write_byte[mine]
+        book(name, unit.buffer, reads + buffer_writes, buffer_writes, mine)
+    for row, record in enumerate(records):
+        for link, amount in record.get("moved", {}).items():
+            byte[row, soc.shared.index(link)] += amount
+    return byte, written
+
+
+def _dispatch(soc: Soc, rows: Rows, event_class: Ints) -> tuple[Floats, Floats]:
+    """Dispatch time [s] and commands of each row: one command for every kernel and transfer, none where fused."""
+    on_unit = (event_class == CLASS_COMPUTE) | (event_class == CLASS_CONVERSION)
+    command = (on_unit & (rows.fused == 0)) | (event_class == CLASS_TRANSFER)
+    if soc.control:
+        control = soc.control[1]
+        seconds = (control.dispatch_cycles + control.completion_cycles) / (control.clock_ghz * 1e9)
+        return np.where(command, seconds, 0.0), command.astype(float)
+    return np.where(on_unit & (rows.fused == 0), soc.chip.software.kernel_gap_us * 1e-6, 0.0), np.zeros(len(rows))
+
+
+def run(soc: Soc, table: Table, chains: Sequence[Sequence[tuple[Piece, Ints, int]]]) -> Program:
+    """Timeline of a step. `chains` holds, for each micro-batch, its pieces in order with their rows and layer."""
+    rows: list[Ints] = []
+    counts: list[Ints] = []
+    deps: list[Ints] = []
+    layers: list[Ints] = []
+    offset = 0
+    exits = [STREAM] * len(chains)
+    shapes: dict[int, tuple[Ints, Ints]] = {}
+    for position in range(max(len(chain) for chain in chains)):
+        for number, chain in enumerate(chains):
+            if position >= len(chain):
+                continue
+            piece, index, layer = chain[position]
+            if id(piece) not in shapes:
+                shapes[id(piece)] = _local_deps(piece)
+            count, dep = shapes[id(piece)]
+            deps.append(np.where(dep == STREAM, exits[number], dep + offset))
+            counts.append(count)
+            rows.append(index)
+            layers.append(np.full(len(index), layer))
+            exits[number] = offset + piece.exit
+            offset += len(index)
+    all_deps, all_counts = np.concatenate(deps), np.concatenate(counts)
+    real = all_deps >= 0
+    owners = np.repeat(np.arange(offset), all_counts)
+    starts = np.concatenate([[0], np.cumsum(np.bincount(owners[real], minlength=offset))])
+    events = Events(np.concatenate(rows), starts.astype(np.int64), all_deps[real])
+    control = soc.resources.index(soc.control[0]) if soc.control else -1
+    queue = soc.control[1].queue_commands if soc.control else 0
+    simulated = simulate(events, table.timeline, Dispatcher(control, queue, len(soc.resources)))
+    return Program(events, simulated, np.concatenate(layers))
+
+
+def _local_deps(piece: Piece) -> tuple[Ints, Ints]:
+    counts = np.array([len(record["after"]) for record in piece.records], dtype=np.int64)
+    return counts, np.array([i for record in piece.records for i in record["after"]], dtype=np.int64)
