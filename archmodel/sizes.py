@@ -1,25 +1,25 @@
-"""What a model weighs and does: parameters, bytes of weights, cache and state, and operations per token.
+"""What a model weighs and does: parameters, bytes of weights, cache and state, and operations of a token.
 
-Every figure follows from one list, the weight matrices of a layer; counts are exact integers. An operation is a
-multiply or an add: one MAC is 2.
+Counts are exact integers; bytes are rounded up to a whole byte once, at the end. An operation is a multiply or an
+add, so that one MAC is 2.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
+from archmodel.matrices import Matrix, layer_matrices, layer_vectors, outer_matrices, outer_vectors
+from archmodel.matrices import mixer_matrices as mixer_matrices
+from archmodel.matrices import scan_work as scan_work
 from archmodel.spec.model import (
     AttentionSpec,
     LatentAttentionSpec,
     LayerSpec,
-    LinearAttentionSpec,
-    Mixer,
     ModelSpec,
-    StateSpaceSpec,
 )
 from archmodel.spec.workload import PrecisionSpec
 from archmodel.units import BITS
@@ -28,183 +28,263 @@ from archmodel.units import BITS
 PARTS = ("embedding", "head", "mixers", "feed_forward", "experts", "router", "norms", "other")
 
 
-class Matrix(NamedTuple):
-    """`count` alike weight matrices of `n` outputs and `k` inputs; a token passes `used` of them."""
+class TokenFlops(NamedTuple):
+    """Operations [FLOP] of one token, attention scores and values apart.
 
-    name: str
-    n: int
-    k: int
-    count: int = 1
-    used: int = 1
-
-    @property
-    def elements(self) -> int:
-        """Elements of all of them."""
-        return self.n * self.k * self.count
-
-
-def mixer_matrices(mixer: Mixer, hidden: int) -> list[Matrix]:
-    """Projections of a mixer, fused as engines run them: Q, K and V are one matrix, and so are gate and up.
-
-    A latent mixer's `kv_up` is what the absorbed form applies to queries and outputs instead; the operations per
-    query token are the same.
+    `linear`: weight matrices in the layers (the patch projection included). `head`: output head, for a token that is
+    sampled, so once per sequence in a prefill. `recurrent`: state updates and convolutions. `encoder`: one encoder
+    token of an encoder-decoder, with its cross-attention keys and values.
     """
-    match mixer:
-        case AttentionSpec():
-            queries = mixer.heads * mixer.head_dim
-            keys_values = mixer.kv_heads * mixer.head_dim * (1 if mixer.shared_kv_projection else 2)
-            qkv = queries * (2 if mixer.output_gate else 1) + keys_values
-            return [Matrix("qkv", qkv, hidden), Matrix("out", hidden, queries)]
-        case LatentAttentionSpec():
-            queries = mixer.heads * (mixer.qk_nope_head_dim + mixer.qk_rope_head_dim)
-            up = mixer.heads * (mixer.qk_nope_head_dim + mixer.v_head_dim)
-            rank = mixer.q_lora_rank
-            return [
-                *([Matrix("q_down", rank, hidden), Matrix("q_up", queries, rank)] if rank else [Matrix("q", queries, hidden)]),
-                Matrix("kv_down", mixer.kv_lora_rank + mixer.qk_rope_head_dim, hidden),
-                Matrix("kv_up", up, mixer.kv_lora_rank),
-                Matrix("out", hidden, mixer.heads * mixer.v_head_dim),
-            ]
-        case StateSpaceSpec():
-            return [
-                Matrix("in", 2 * mixer.inner, hidden),
-                Matrix("x", mixer.dt_rank + 2 * mixer.state, mixer.inner),
-                Matrix("dt", mixer.inner, mixer.dt_rank),
-                Matrix("out", hidden, mixer.inner),
-            ]
-        case LinearAttentionSpec():
-            keys, values = mixer.key_heads * mixer.key_head_dim, mixer.value_heads * mixer.value_head_dim
-            return [
-                Matrix("qkvz", 2 * keys + 2 * values, hidden),
-                Matrix("ba", 2 * mixer.value_heads, hidden),
-                Matrix("out", hidden, values),
-            ]
-    raise TypeError(f"no such mixer: {mixer!r}")
+
+    linear: int
+    head: int
+    recurrent: int
+    encoder: int
 
 
-def cross_attention_matrices(cross: AttentionSpec, hidden: int) -> list[Matrix]:
-    """Projections of cross-attention: `q` and `out` see each new token, `kv` each encoder token once."""
-    width = cross.heads * cross.head_dim
-    return [
-        Matrix("cross_q", width, hidden),
-        Matrix("cross_kv", 2 * cross.kv_heads * cross.head_dim, hidden),
-        Matrix("cross_out", hidden, width),
-    ]
+def _whole_bytes(elements: int, number_format: str) -> int:
+    return math.ceil(elements * Fraction(BITS[number_format]) / 8)
 
 
-def _mlp(name: str, width: int, hidden: int, gated: bool, count: int = 1, used: int = 1) -> list[Matrix]:
-    up = Matrix(f"{name}gate_up" if gated else f"{name}up", (1 + gated) * width, hidden, count, used)
-    return [up, Matrix(f"{name}down", hidden, width, count, used)]
+def _layers(model: ModelSpec) -> list[tuple[LayerSpec, int]]:
+    """Kinds of layers with the number of times that each occurs, encoder included."""
+    counts = Counter((*model.order, *model.encoder_order))
+    return [(model.kinds[kind], times) for kind, times in sorted(counts.items())]
 
 
-def feed_forward_matrices(layer: LayerSpec, hidden: int) -> list[Matrix]:
-    """Dense part and shared experts of a layer: what every token passes."""
-    matrices = []
-    if layer.feed_forward is not None:
-        matrices += _mlp("", layer.feed_forward.intermediate, hidden, layer.feed_forward.gated)
-    if layer.moe is not None and layer.moe.shared_intermediate:
-        matrices += _mlp("shared_", layer.moe.shared_intermediate, hidden, layer.moe.gated)
-        if layer.moe.shared_gate:
-            matrices.append(Matrix("shared_gate", 1, hidden))
-    return matrices
+def _copies(layer: LayerSpec, part: str) -> int:
+    return layer.moe.experts if part == "experts" and layer.moe is not None else 1
 
 
-def router_matrices(layer: LayerSpec, hidden: int) -> list[Matrix]:
-    """The router of a layer with experts."""
-    return [Matrix("router", layer.moe.experts, hidden)] if layer.moe is not None else []
+def _matrices(model: ModelSpec) -> Iterator[tuple[str, Matrix, int]]:
+    """Part, matrix and number of every stored matrix; towers are models of their own."""
+    for part, matrices in outer_matrices(model).items():
+        yield from ((part, matrix, 1) for matrix in matrices)
+    for layer, times in _layers(model):
+        for part, matrices in layer_matrices(layer, model.hidden).items():
+            yield from ((part, matrix, times * _copies(layer, part)) for matrix in matrices)
 
 
-def expert_matrices(layer: LayerSpec, hidden: int) -> list[Matrix]:
-    """Routed experts of a layer, of which a token passes `used`."""
-    moe = layer.moe
-    if moe is None:
-        return []
-    return _mlp("expert_", moe.intermediate, hidden, moe.gated, moe.experts, moe.experts_per_token)
+def _vectors(model: ModelSpec) -> Iterator[tuple[str, int]]:
+    """Part and elements of all parameters that are no matrix."""
+    yield from outer_vectors(model).items()
+    for layer, times in _layers(model):
+        for part, elements in layer_vectors(layer, model.hidden).items():
+            yield part, elements * times * _copies(layer, part)
 
 
-def layer_matrices(layer: LayerSpec, hidden: int) -> dict[str, list[Matrix]]:
-    """Every weight matrix of a layer, by part of the model."""
-    cross = cross_attention_matrices(layer.cross_attention, hidden) if layer.cross_attention is not None else []
-    return {
-        "mixers": mixer_matrices(layer.mixer, hidden) + cross,
-        "feed_forward": feed_forward_matrices(layer, hidden),
-        "router": router_matrices(layer, hidden),
-        "experts": expert_matrices(layer, hidden),
-    }
+def _expert_parameters(layer: LayerSpec, hidden: int) -> int:
+    """Parameters of one routed expert."""
+    return sum(m.elements for m in layer_matrices(layer, hidden)["experts"]) + layer_vectors(layer, hidden).get("experts", 0)
 
 
-def outer_matrices(model: ModelSpec) -> dict[str, list[Matrix]]:
-    """Tables and matrices outside the layers as stored; a tied head is no matrix of its own."""
-    hidden, head_rows = model.hidden, model.classes
-    if model.head and not model.tied_embedding:
-        head_rows += model.vocabulary
-    patches = [Matrix("patches", hidden, model.patch_elements)] if model.patch_elements else []
-    tables = [Matrix("tokens", model.vocabulary, hidden), Matrix("positions", model.positions, hidden)]
-    return {"embedding": tables + patches, "head": [Matrix("head", head_rows, hidden)]}
+def breakdown(model: ModelSpec) -> dict[str, int]:
+    """Parameters by part (`PARTS`); they add up to the total. A tied head is in `embedding` only.
 
-
-def _norm_elements(layer: LayerSpec, hidden: int) -> int:
-    """Weights and biases of the norms of a layer, those of queries and keys included."""
-    elements = layer.norms * hidden * (1 + layer.norm_bias)
-    for mixer in (layer.mixer, layer.cross_attention):
-        match mixer:
-            case AttentionSpec(qk_norm="head"):
-                elements += 2 * mixer.head_dim
-            case AttentionSpec(qk_norm="full"):
-                elements += (mixer.heads + mixer.kv_heads) * mixer.head_dim
-            case LatentAttentionSpec():
-                elements += mixer.q_lora_rank + mixer.kv_lora_rank
-            case StateSpaceSpec(inner_norms=True):
-                elements += mixer.dt_rank + 2 * mixer.state
-            case LinearAttentionSpec():
-                elements += mixer.value_head_dim
-    return elements
-
-
-def _mixer_vectors(mixer: Mixer, hidden: int) -> int:
-    """Biases, convolutions and other small parameters of a mixer, norms apart."""
-    rows = {matrix.name: matrix.n for matrix in mixer_matrices(mixer, hidden)}
-    match mixer:
-        case AttentionSpec():
-            biases = mixer.qkv_bias * rows["qkv"] + mixer.out_bias * rows["out"]
-            return biases + mixer.extra_parameters
-        case LatentAttentionSpec():
-            down = rows["kv_down"] + rows.get("q_down", 0)
-            return mixer.qkv_bias * down + mixer.out_bias * rows["out"]
-        case StateSpaceSpec():
-            # A and D, the bias of the time step, the convolution
-            per_channel = mixer.state + 1 + 1 + mixer.conv + mixer.conv_bias
-            return mixer.inner * per_channel + mixer.projection_bias * (rows["in"] + rows["out"])
-        case LinearAttentionSpec():
-            convolved = 2 * mixer.key_heads * mixer.key_head_dim + mixer.value_heads * mixer.value_head_dim
-            return convolved * mixer.conv + 2 * mixer.value_heads  # decay and bias of the time step
-    raise TypeError(f"no such mixer: {mixer!r}")
-
-
-def _layer_vectors(layer: LayerSpec, hidden: int) -> dict[str, int]:
-    """Parameters of a layer that are no matrix, by part of the model."""
-    mixers = _mixer_vectors(layer.mixer, hidden)
-    if layer.cross_attention is not None:
-        mixers += _mixer_vectors(layer.cross_attention, hidden)
-    parts = {"mixers": mixers, "norms": _norm_elements(layer, hidden), "other": layer.extra_parameters}
-    if layer.feed_forward is not None and layer.feed_forward.bias:
-        parts["feed_forward"] = (1 + layer.feed_forward.gated) * layer.feed_forward.intermediate + hidden
-    if layer.moe is not None:
-        parts["router"] = layer.moe.router_bias * layer.moe.experts + layer.moe.extra_parameters
-        parts["experts"] = layer.moe.bias * layer.moe.experts * ((1 + layer.moe.gated) * layer.moe.intermediate + hidden)
+    `embedding` holds tokens, positions and patches, `mixers` attention and recurrent blocks, `feed_forward` the dense
+    part and shared experts, `experts` the routed ones, `other` what is outside all of them (pooler, vision tower).
+    """
+    parts = dict.fromkeys(PARTS, 0)
+    for part, matrix, count in _matrices(model):
+        parts[part] += matrix.elements * count
+    for part, elements in _vectors(model):
+        parts[part] += elements
+    parts["other"] += sum(total_parameters(tower) for tower in model.towers)
     return parts
 
 
-def _outer_vectors(model: ModelSpec) -> dict[str, int]:
+def total_parameters(model: ModelSpec) -> int:
+    """Parameters that must be resident, each shared matrix once; biases, norms and towers included."""
+    return sum(breakdown(model).values())
+
+
+def active_parameters(model: ModelSpec) -> int:
+    """Parameters that one token of the language model uses: the total less routed experts not chosen, and less towers."""
+    idle = sum(total_parameters(tower) for tower in model.towers)
+    for layer, times in _layers(model):
+        if layer.moe is not None:
+            unused = layer.moe.experts - layer.moe.experts_per_token
+            idle += times * unused * _expert_parameters(layer, model.hidden)
+    return total_parameters(model) - idle
+
+
+def parameters_per_expert_shard(model: ModelSpec, shards: int) -> int:
+    """Largest number of parameters on one of `shards` devices that divide the routed experts and copy the rest."""
+    elsewhere = 0
+    for layer, times in _layers(model):
+        if layer.moe is not None:
+            absent = layer.moe.experts - -(-layer.moe.experts // shards)
+            elsewhere += times * absent * _expert_parameters(layer, model.hidden)
+    return total_parameters(model) - elsewhere
+
+
+def weight_element_bytes(precision: PrecisionSpec) -> float:
+    """Bytes [B/weight] of a stored weight with its share of a full group's scale and zero point.
+
+    A `weight_group` of 0 stores no scales: one for each matrix weighs nothing that matters. Block formats (mxfp4, ...)
+    carry their scales in `BITS`.
+    """
+    bits = BITS[precision.weights]
+    if precision.weight_group:
+        zero_point = bits if precision.weight_zero_point else 0.0
+        bits += (BITS[precision.weight_scale] + zero_point) / precision.weight_group
+    return bits / 8.0
+
+
+def _matrix_bits(matrix: Matrix, precision: PrecisionSpec) -> Fraction:
+    """Bits of a quantised matrix: groups lie along `k`, and the last of a row may be short."""
+    bits = Fraction(BITS[precision.weights])
+    total = matrix.elements * bits
+    if precision.weight_group:
+        groups = matrix.n * -(-matrix.k // precision.weight_group)
+        total += groups * (Fraction(BITS[precision.weight_scale]) + (bits if precision.weight_zero_point else 0))
+    return total
+
+
+def weight_bytes(model: ModelSpec, precision: PrecisionSpec) -> int:
+    """Bytes [B] of the resident weights, towers included.
+
+    Tables and heads are stored at `precision.embedding`; matrices of the layers at `precision.weights` with their
+    scales; routers, norms, biases and other vectors, which stay unquantised, at `precision.activations`.
+    """
+    bits = sum(elements for _, elements in _vectors(model)) * Fraction(BITS[precision.activations])
+    plain = {"embedding": precision.embedding, "head": precision.embedding, "router": precision.activations}
+    for part, matrix, count in _matrices(model):
+        one = matrix.elements * Fraction(BITS[plain[part]]) if part in plain else _matrix_bits(matrix, precision)
+        bits += count * one
+    return math.ceil(bits / 8) + sum(weight_bytes(tower, precision) for tower in model.towers)
+
+
+def embedding_bytes(model: ModelSpec, precision: PrecisionSpec) -> int:
+    """Bytes [B] of the token table alone, which a host may keep."""
+    return _whole_bytes(model.vocabulary * model.hidden, precision.embedding)
+
+
+def _cache_elements(layer: LayerSpec, shards: int = 1) -> int:
+    """Cached elements of one token in a layer, on one of `shards` devices that divide the KV heads."""
+    match layer.mixer:
+        case AttentionSpec(kv_heads=kv_heads, head_dim=head_dim):
+            return 2 * -(-kv_heads // shards) * head_dim
+        case LatentAttentionSpec(kv_lora_rank=rank, qk_rope_head_dim=rope):
+            return rank + rope  # one latent and one rotary key for all heads: nothing to divide
+    return 0
+
+
+def _decoding(model: ModelSpec) -> list[LayerSpec]:
+    """Layers that keep a cache from token to token: none in an encoder."""
+    return [] if model.family == "encoder" else [model.kinds[kind] for kind in model.order]
+
+
+def _window(layer: LayerSpec) -> int:
+    return layer.mixer.window_tokens if isinstance(layer.mixer, AttentionSpec) else 0
+
+
+def kv_cache_bytes_per_token(model: ModelSpec, number_format: str, shards: int = 1) -> int:
+    """Growth [B/token] of the cache of all layers while the sequence is shorter than every window.
+
+    With `shards`, that of one device of a group that divides the KV heads; a head is never split, so devices beyond
+    the number of heads hold copies.
+    """
+    return _whole_bytes(sum(_cache_elements(layer, shards) for layer in _decoding(model)), number_format)
+
+
+def kv_cache_bytes_per_token_unbounded(model: ModelSpec, number_format: str) -> int:
+    """The part [B/token] of that growth which no window ends."""
+    return _whole_bytes(sum(_cache_elements(layer) for layer in _decoding(model) if not _window(layer)), number_format)
+
+
+def kv_cache_bytes(model: ModelSpec, number_format: str, tokens: int, batch: int = 1, policy: str = "capped") -> int:
+    """Self-attention cache [B] of `batch` sequences of `tokens` tokens.
+
+    By `policy`, a windowed layer holds its window only ("capped") or the whole length ("full", as engines with
+    uniform pages do).
+    """
+    if policy not in ("capped", "full"):
+        raise ValueError(f"policy: {policy!r}, must be capped or full")
+    elements = 0
+    for layer in _decoding(model):
+        window = _window(layer) if policy == "capped" else 0
+        elements += _cache_elements(layer) * (min(tokens, window) if window else tokens)
+    return _whole_bytes(elements * batch, number_format)
+
+
+def cross_attention_bytes(model: ModelSpec, number_format: str, encoder_tokens: int) -> int:
+    """Cross-attention keys and values [B/sequence] of an encoder-decoder: written once, for `encoder_tokens` tokens."""
+    crosses = [layer.cross_attention for layer in _decoding(model) if layer.cross_attention is not None]
+    return _whole_bytes(sum(2 * c.kv_heads * c.head_dim for c in crosses) * encoder_tokens, number_format)
+
+
+def state_bytes_per_sequence(model: ModelSpec, number_format: str) -> int:
+    """Recurrent and convolution state [B/sequence] of all layers, whatever the length."""
+    return _whole_bytes(sum(scan_work(layer.mixer).state_elements for layer in _decoding(model)), number_format)
+
+
+def flops_per_token(model: ModelSpec) -> TokenFlops:
+    """Operations [FLOP] of one token in the weight matrices; only chosen experts count, and a lookup is none."""
+    linear, recurrent, encoder = model.hidden * model.patch_elements, 0, 0
+    for layer in (model.kinds[kind] for kind in model.order):
+        once = sum(m.elements for m in layer_matrices(layer, model.hidden)["mixers"] if m.name == "cross_kv")
+        linear += _used_weights(layer, model.hidden) - once
+        encoder += once
+        recurrent += scan_work(layer.mixer).flop_per_token
+    encoder += sum(_used_weights(model.kinds[kind], model.hidden) for kind in model.encoder_order)
     rows = (model.vocabulary if model.head else 0) + model.classes
-    return {
-        "head": model.head_bias * rows,
-        "norms": model.norms_outside * model.hidden * (1 + model.norm_bias),
-        "other": model.extra_parameters,
-    }
+    return TokenFlops(linear=2 * linear, head=2 * model.hidden * rows, recurrent=recurrent, encoder=2 * encoder)
 
 
-def layer_counts(model: ModelSpec) -> list[tuple[LayerSpec, int]]:
-    """Each kind of layer with the number of times it occurs, encoder included."""
-    counts = Counter((*model.order, *model.encoder_order))
-    return [(model.kinds[kind], times) for kind, times in sorted(counts.items())]
+def _used_weights(layer: LayerSpec, hidden: int) -> int:
+    """Elements of the matrices of a layer that a token is multiplied with."""
+    chosen = layer.moe.experts_per_token if layer.moe is not None else 0
+    parts = layer_matrices(layer, hidden).items()
+    return sum(m.elements * (chosen if part == "experts" else 1) for part, matrices in parts for m in matrices)
+
+
+def attended_pairs(new_tokens: int, context_tokens: int, window: int = 0, causal: bool = True) -> int:
+    """Query-key pairs of `new_tokens` after `context_tokens`, each query seeing at most `window` keys with itself.
+
+    Causal and exact: the diagonal counts, the half above it does not.
+    """
+    last = context_tokens + new_tokens
+    if not causal:
+        return new_tokens * last
+    short = min(last, window) if window else last  # queries up to here see all before them
+    triangle = short * (short + 1) // 2 - context_tokens * (context_tokens + 1) // 2
+    return triangle + (last - short) * window if context_tokens <= short else new_tokens * window
+
+
+def attention_flops(model: ModelSpec, new_tokens: int, context_tokens: int = 0, encoder_tokens: int = 0) -> int:
+    """Operations [FLOP] of scores and values over all layers for one sequence; softmax is not among them.
+
+    `new_tokens` queries attend to `context_tokens` cached ones and to each other, causally where the layer is causal,
+    and in cross-attention to `encoder_tokens`; the encoder's own attention counts where `context_tokens` is 0. A
+    latent mixer is counted in its expanded form.
+    """
+    flop = 0
+    for kind in model.order:
+        layer = model.kinds[kind]
+        flop += _attention_layer_flop(layer, new_tokens, context_tokens)
+        if layer.cross_attention is not None:
+            flop += 4 * layer.cross_attention.heads * layer.cross_attention.head_dim * new_tokens * encoder_tokens
+    if context_tokens == 0:
+        flop += sum(_attention_layer_flop(model.kinds[kind], encoder_tokens, 0) for kind in model.encoder_order)
+    return flop
+
+
+def _attention_layer_flop(layer: LayerSpec, new_tokens: int, context_tokens: int) -> int:
+    match layer.mixer:
+        case AttentionSpec() as mixer:
+            pairs = attended_pairs(new_tokens, context_tokens, mixer.window_tokens, mixer.causal)
+            return 4 * mixer.heads * mixer.head_dim * pairs
+        case LatentAttentionSpec() as mixer:
+            width = mixer.qk_nope_head_dim + mixer.qk_rope_head_dim + mixer.v_head_dim
+            return 2 * mixer.heads * width * attended_pairs(new_tokens, context_tokens)
+    return 0
+
+
+def expected_distinct_experts(experts: int, chosen: int, tokens: int) -> float:
+    """Expected number of distinct experts that `tokens` tokens use, each choosing `chosen` of `experts`.
+
+    E (1 - (1 - k/E)^tokens): uniform and independent routing, an upper bound on what skewed routing fetches.
+    """
+    expected = experts * (1.0 - (1.0 - chosen / experts) ** tokens)
+    return min(max(expected, float(chosen) if tokens else 0.0), float(min(experts, chosen * tokens)))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from archmodel.errors import Problem, SpecError
-from archmodel.spec.reader import nearest, read_text
+from archmodel.spec.reader import read_text
 
 #: the name used here -> the names that families of models give the same thing
 ALIASES: dict[str, tuple[str, ...]] = {

@@ -58,9 +58,7 @@ def _gemma4(config: Config, family: Family) -> Family:
 
 
 _LLAMA = Family(mixer=attention, qkv_bias="attention_bias", out_bias="attention_bias", feed_forward_bias="mlp_bias")
-_MISTRAL = Family(
-    mixer=attention, layer_type=windowed, defaults={"num_key_value_heads": 8, "sliding_window": 4096}
-)
+_MISTRAL = Family(mixer=attention, layer_type=windowed, defaults={"num_key_value_heads": 8, "sliding_window": 4096})
 _QWEN_EXPERTS: dict[str, Any] = {"decoder_sparse_step": 1, "mlp_only_layers": []}
 _QWEN2 = Family(
     mixer=attention, layer_type=windowed_above, qkv_bias=True,
