@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 import attrs
 
-from archmodel.spec.fields import by_format, choice, flag, names, number, text
+from archmodel.spec.fields import Kept, by_format, choice, flag, names, number, text
+from archmodel.spec.standards import STANDARDS
 from archmodel.spec.workload import PlacementSpec, PrecisionSpec
 
 #: what a unit may be able to run
@@ -30,6 +31,10 @@ CAPABILITIES = (
 )
 
 
+def _ascending(value: object) -> bool:
+    return isinstance(value, tuple) and all(type(v) is int and v > 0 for v in value) and sorted(set(value)) == list(value) != []
+
+
 @attrs.frozen(kw_only=True)
 class GpuSpec:
     """GPU cores: matrix and vector lanes behind a shared cache (`buffer`), streaming from `memory`."""
@@ -45,16 +50,25 @@ class GpuSpec:
     buffer: str = text("SRAM block that caches", required=True)
     memory: str = text("memory block it streams from", required=True)
     source: str = text("where the numbers come from", required=True)
-    buffer_share: float = number("part of the buffer it may use", above=0, at_most=1, default=1.0)
-    tile_sizes: tuple[int, ...] = attrs.field(default=(64, 128, 256), metadata={"doc": "candidate output tile edges"})
+    buffer_share: float = number("part of the cache that keeps data for the next use", above=0, at_most=1, default=1.0)
+    accumulator_kib: float = number("registers of one core that hold an FP32 output tile", above=0, default=128.0)
+    tile_sizes: tuple[int, ...] = attrs.field(
+        default=(64, 128, 256),
+        validator=Kept(_ascending, "must be ascending whole numbers > 0"),
+        metadata={"doc": "candidate edges of an output tile"},
+    )
     multicast: float = number("cores that share one operand fetch", at_least=1, at_most=64, default=1.0)
-    matrix_efficiency: float = number("share of the matrix peak inside a kernel's main loop", above=0, at_most=1, default=0.9)
     overlap_exponent: float = number("how sharply the slowest limit wins; large is a plain maximum", at_least=1,
                                      at_most=64, default=4.0)  # fmt: skip
-    kernel_floor_us: float = number("shortest kernel, graph node included", at_least=0, default=2.0)
-    kernel_ramp_us: float = number("prologue and epilogue of one wave of tiles", at_least=0, default=0.5)
+    matrix_efficiency: float = number("share of the matrix peak inside a matmul's main loop", above=0, at_most=1, default=0.9)
+    matmul_stream_efficiency: float = number("share of the memory stream that a matmul keeps up", above=0, at_most=1, default=0.9)
     attention_efficiency: float = number("share of the matrix peak in fused attention", above=0, at_most=1, default=0.6)
-    attention_floor_us: float = number("shortest attention kernel", at_least=0, default=5.0)
+    vector_efficiency: float = number("share of the vector and exp peak inside a kernel", above=0, at_most=1, default=0.4)
+    dequantise_flop: float = number("vector operations to widen one stored weight inside a matmul", at_least=0, default=4.0)
+    kernel_floor_us: float = number("shortest kernel, graph node included, memory latency not", at_least=0, default=2.0)
+    kernel_ramp_us: float = number("prologue and epilogue of one wave of tiles", at_least=0, default=0.5)
+    attention_floor_us: float = number("shortest attention kernel, memory latency not included", at_least=0, default=8.0)
+    attention_ramp_us: float = number("prologue and epilogue of one wave of attention tiles", at_least=0, default=3.0)
     capabilities: tuple[str, ...] = names("what it can run", *CAPABILITIES, default=CAPABILITIES)
     layout: str = text("how it lays activations out in memory", default="row_major")
     mac_energy_pj: Mapping[str, float] = by_format("energy of one MAC by format", default={"fp16": 0.72})
@@ -136,7 +150,7 @@ class SramSpec:
 class DramSpec:
     """DRAM tier. Its peak is channels x width x data rate; timings come from the standard's table (`dram_standards.toml`)."""
 
-    standard: str = text("name of the timing table, such as HBM3", required=True)
+    standard: str = choice("name of the timing table", *STANDARDS)
     capacity_gb: float = number("capacity, 1e9 bytes", above=0)
     channels: int = number("independent channels", above=0, at_most=1e6)
     channel_bit: int = number("data width of one channel", above=0, at_most=65536)
@@ -159,12 +173,14 @@ class LinkSpec:
     protocol: str = choice("what its packets look like", "ucie", "noc", "pcie", "nvlink", "ethernet", "wire")
     lanes: int = number("lanes or wires, one direction", above=0, at_most=1e7)
     lane_rate_gt_per_s: float = number("transfers per second of one lane", above=0, at_most=1000)
-    latency_ns: float = number("one way, first bit", at_least=0)
+    latency_ns: float = number("one way, first bit, routers not counted", at_least=0)
     source: str = text("where the numbers come from", required=True)
     encoding: float = number("payload bits per line bit before packets, such as 128/130", above=0, at_most=1, default=1.0)
     packet_payload_bytes: float = number("largest payload of a packet; 0 is no packets", at_least=0, default=0.0)
     packet_overhead_bytes: float = number("header and framing of a packet", at_least=0, default=0.0)
     duplex: str = choice("full: each direction has the rate; half: they share it", "full", "half", default="full")
+    hops: int = number("routers or switches on the way", at_least=0, at_most=1e4, default=0)
+    hop_ns: float = number("latency of one of them", at_least=0, default=0.0)
     setup_us: float = number("software and DMA set-up of one transfer", at_least=0, default=0.0)
     energy_pj_per_bit: float = number("energy of one payload bit", at_least=0, default=0.0)
     static_power_w: float = number("idle power", at_least=0, default=0.0)
