@@ -62,30 +62,43 @@ def stream_byte_per_cycle(t: DramTiming) -> float:
 
 
 @kernel
-def granule_cycles(t: DramTiming, granule_byte: Floats, row_hit: Floats, write_share: Floats) -> Floats:
-    """Mean cycles between granules of `granule_byte` [B] that reach a busy channel, shape (n,) like all arguments.
+def bank_cycles(t: DramTiming, bursts: float, miss: float, write: float) -> float:
+    """Mean cycles between granules of `bursts` that the banks allow, a share `miss` of them opening a row.
 
-    Each granule lies in one bank, any bank; a share `row_hit` of them finds its row open, the others open one row a page;
-    a share `write_share` are writes, drained in batches. The slowest of four limits holds: the data bus with its
-    turnarounds, the bank groups (tCCD_L), the banks (row cycle), and the activates (tRRD, tFAW). A controller that
-    reorders `t.queue` requests hides the rest, per-bank refresh too, but for the bank time that refresh takes.
-    Ignored: uneven load of the banks, command bus conflicts, rank switches.
+    The banks are parallel servers; requests fall on them at random, so that a queue of finite length leaves some of them
+    idle. The idle share takes the form of a closed queueing network, queue / (queue + (banks - 1) (1 + cv^2)), cv being
+    the coefficient of variation of a request's time in its bank; the factor is fitted to a command-level simulation.
+    """
+    hit_time = bursts * t.ccd_l
+    closing = (1.0 - write) * t.rtp + write * (t.cwl + t.burst + t.wr)
+    mean = max(miss * t.rc, hit_time + miss * (t.rcd + closing + t.rp - t.ccd_l))
+    variance = (1.0 - miss) * (mean - hit_time) ** 2 / miss if miss > 0.0 else 0.0  # of two times with this mean
+    idle = (t.banks - 1.0) * (1.0 + variance / mean**2) / t.queue
+    refreshed = t.rfc_bank / t.refi if t.per_bank > 0.0 else 0.0
+    return mean * (1.0 + idle) / (t.banks * (1.0 - refreshed))
+
+
+@kernel
+def granule_cycles(t: DramTiming, granule_byte: Floats, row_hit: Floats, write_share: Floats) -> Floats:
+    """Mean cycles between granules of `granule_byte` [B] at a channel that is never idle; all arrays have shape (n,).
+
+    A granule lies in one row of any bank (a larger one than a row is cut into rows); a share `row_hit` finds its row
+    open; a share `write_share` are writes, drained in batches. The slowest limit holds: the data bus with its
+    turnarounds, the bank groups (tCCD_L), the banks (row cycle), and the activates (tRRD, tFAW). Refresh bank by bank
+    costs bank time, of all banks at once it costs everything. Ignored: command bus conflicts, rank switches.
     """
     cycles = np.empty_like(granule_byte)
     for i in range(granule_byte.size):
-        write = write_share[i]
-        bursts = np.ceil(granule_byte[i] / t.burst_byte)
-        opens = (1.0 - row_hit[i]) * max(1.0, granule_byte[i] / t.page_byte)
-        bus = bursts * t.burst
-        if 0.0 < write < 1.0:
-            bus += bursts * write / t.write_batch * (t.bus_gap + t.wtr + t.cl)
-        columns = bursts * t.ccd_l
-        closing = (1.0 - write) * t.rtp + write * (t.cwl + t.burst + t.wr) - t.ccd_l
-        bank = max(opens * t.rc, columns + opens * (t.rcd + closing + t.rp)) / t.banks
-        if t.per_bank > 0.0:
-            bank /= 1.0 - t.rfc_bank / t.refi
-        activates = opens * max(t.rrd, t.faw / 4.0)
-        cycles[i] = max(bus, columns / t.bank_groups, bank, activates) / (1.0 - refresh_share(t))
+        write, miss = write_share[i], 1.0 - row_hit[i]
+        rows = max(1.0, granule_byte[i] / t.page_byte)
+        bursts = np.ceil(granule_byte[i] / rows / t.burst_byte)
+        turns = bursts * write / t.write_batch if write < 1.0 else 0.0
+        turnaround = turns * (t.bus_gap + t.wtr + t.cl)
+        bus = bursts * t.burst + turnaround
+        groups = bursts * t.ccd_l / t.bank_groups
+        opening = max(bank_cycles(t, bursts, miss, write), miss * max(t.rrd, t.faw / 4.0))
+        refill = turnaround + turns * miss * (t.rp + t.rcd)  # the rows of the other direction open after a turn
+        cycles[i] = rows * max(bus, groups, opening + refill) / (1.0 - refresh_share(t))
     return cycles
 
 

@@ -55,6 +55,7 @@ class DramController:
 
     queue_requests: int = number("requests that it can reorder", above=0)
     write_batch_bursts: int = number("write bursts drained between two turnarounds of the bus", above=0)
+    turnaround_cycles: float = number("idle clocks between read data and write data", at_least=0)
     source: str = text("where the numbers come from", required=True)
 
 
