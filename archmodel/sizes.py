@@ -12,15 +12,8 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
-from archmodel.matrices import Matrix, layer_matrices, layer_vectors, outer_matrices, outer_vectors
-from archmodel.matrices import mixer_matrices as mixer_matrices
-from archmodel.matrices import scan_work as scan_work
-from archmodel.spec.model import (
-    AttentionSpec,
-    LatentAttentionSpec,
-    LayerSpec,
-    ModelSpec,
-)
+from archmodel.matrices import Matrix, layer_matrices, layer_vectors, outer_matrices, outer_vectors, scan_work
+from archmodel.spec.model import AttentionSpec, LatentAttentionSpec, LayerSpec, ModelSpec
 from archmodel.spec.workload import PrecisionSpec
 from archmodel.units import BITS
 
@@ -42,7 +35,8 @@ class TokenFlops(NamedTuple):
     encoder: int
 
 
-def _whole_bytes(elements: int, number_format: str) -> int:
+def element_bytes_exact(elements: int, number_format: str) -> int:
+    """Bytes [B] of `elements` in `number_format`, rounded up to a whole byte."""
     return math.ceil(elements * Fraction(BITS[number_format]) / 8)
 
 
@@ -118,27 +112,18 @@ def parameters_per_expert_shard(model: ModelSpec, shards: int) -> int:
     return total_parameters(model) - elsewhere
 
 
-def weight_element_bytes(precision: PrecisionSpec) -> float:
-    """Bytes [B/weight] of a stored weight with its share of a full group's scale and zero point.
+def matrix_bytes(matrix: Matrix, precision: PrecisionSpec) -> Fraction:
+    """Bytes [B] of a matrix of a layer as stored, with a scale (and zero point) for each group of weights.
 
-    A `weight_group` of 0 stores no scales: one for each matrix weighs nothing that matters. Block formats (mxfp4, ...)
-    carry their scales in `BITS`.
+    Groups lie along `k`; the last of a row may be short. A `weight_group` of 0 stores no scales: one for each matrix
+    weighs nothing that matters. Block formats (mxfp4, ...) carry their scales in `BITS`.
     """
-    bits = BITS[precision.weights]
-    if precision.weight_group:
-        zero_point = bits if precision.weight_zero_point else 0.0
-        bits += (BITS[precision.weight_scale] + zero_point) / precision.weight_group
-    return bits / 8.0
-
-
-def _matrix_bits(matrix: Matrix, precision: PrecisionSpec) -> Fraction:
-    """Bits of a quantised matrix: groups lie along `k`, and the last of a row may be short."""
     bits = Fraction(BITS[precision.weights])
     total = matrix.elements * bits
     if precision.weight_group:
         groups = matrix.n * -(-matrix.k // precision.weight_group)
         total += groups * (Fraction(BITS[precision.weight_scale]) + (bits if precision.weight_zero_point else 0))
-    return total
+    return total / 8
 
 
 def weight_bytes(model: ModelSpec, precision: PrecisionSpec) -> int:
@@ -147,17 +132,12 @@ def weight_bytes(model: ModelSpec, precision: PrecisionSpec) -> int:
     Tables and heads are stored at `precision.embedding`; matrices of the layers at `precision.weights` with their
     scales; routers, norms, biases and other vectors, which stay unquantised, at `precision.activations`.
     """
-    bits = sum(elements for _, elements in _vectors(model)) * Fraction(BITS[precision.activations])
+    total = sum(elements for _, elements in _vectors(model)) * Fraction(BITS[precision.activations]) / 8
     plain = {"embedding": precision.embedding, "head": precision.embedding, "router": precision.activations}
     for part, matrix, count in _matrices(model):
-        one = matrix.elements * Fraction(BITS[plain[part]]) if part in plain else _matrix_bits(matrix, precision)
-        bits += count * one
-    return math.ceil(bits / 8) + sum(weight_bytes(tower, precision) for tower in model.towers)
-
-
-def embedding_bytes(model: ModelSpec, precision: PrecisionSpec) -> int:
-    """Bytes [B] of the token table alone, which a host may keep."""
-    return _whole_bytes(model.vocabulary * model.hidden, precision.embedding)
+        one = matrix.elements * Fraction(BITS[plain[part]]) / 8 if part in plain else matrix_bytes(matrix, precision)
+        total += count * one
+    return math.ceil(total) + sum(weight_bytes(tower, precision) for tower in model.towers)
 
 
 def _cache_elements(layer: LayerSpec, shards: int = 1) -> int:
@@ -185,12 +165,12 @@ def kv_cache_bytes_per_token(model: ModelSpec, number_format: str, shards: int =
     With `shards`, that of one device of a group that divides the KV heads; a head is never split, so devices beyond
     the number of heads hold copies.
     """
-    return _whole_bytes(sum(_cache_elements(layer, shards) for layer in _decoding(model)), number_format)
+    return element_bytes_exact(sum(_cache_elements(layer, shards) for layer in _decoding(model)), number_format)
 
 
 def kv_cache_bytes_per_token_unbounded(model: ModelSpec, number_format: str) -> int:
     """The part [B/token] of that growth which no window ends."""
-    return _whole_bytes(sum(_cache_elements(layer) for layer in _decoding(model) if not _window(layer)), number_format)
+    return element_bytes_exact(sum(_cache_elements(layer) for layer in _decoding(model) if not _window(layer)), number_format)
 
 
 def kv_cache_bytes(model: ModelSpec, number_format: str, tokens: int, batch: int = 1, policy: str = "capped") -> int:
@@ -205,18 +185,18 @@ def kv_cache_bytes(model: ModelSpec, number_format: str, tokens: int, batch: int
     for layer in _decoding(model):
         window = _window(layer) if policy == "capped" else 0
         elements += _cache_elements(layer) * (min(tokens, window) if window else tokens)
-    return _whole_bytes(elements * batch, number_format)
+    return element_bytes_exact(elements * batch, number_format)
 
 
 def cross_attention_bytes(model: ModelSpec, number_format: str, encoder_tokens: int) -> int:
     """Cross-attention keys and values [B/sequence] of an encoder-decoder: written once, for `encoder_tokens` tokens."""
     crosses = [layer.cross_attention for layer in _decoding(model) if layer.cross_attention is not None]
-    return _whole_bytes(sum(2 * c.kv_heads * c.head_dim for c in crosses) * encoder_tokens, number_format)
+    return element_bytes_exact(sum(2 * c.kv_heads * c.head_dim for c in crosses) * encoder_tokens, number_format)
 
 
 def state_bytes_per_sequence(model: ModelSpec, number_format: str) -> int:
     """Recurrent and convolution state [B/sequence] of all layers, whatever the length."""
-    return _whole_bytes(sum(scan_work(layer.mixer).state_elements for layer in _decoding(model)), number_format)
+    return element_bytes_exact(sum(scan_work(layer.mixer).state_elements for layer in _decoding(model)), number_format)
 
 
 def flops_per_token(model: ModelSpec) -> TokenFlops:

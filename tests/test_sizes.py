@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from archmodel import sizes
-from archmodel.matrices import feed_forward_matrices, layer_matrices, mixer_matrices, scan_work
+from archmodel.matrices import Matrix, feed_forward_matrices, layer_matrices, mixer_matrices, scan_work
 from archmodel.spec.huggingface import read_config
 from archmodel.spec.model import (
     AttentionSpec,
@@ -165,11 +165,10 @@ def test_u37_experts_are_divided_and_the_rest_copied() -> None:
 def test_u39_scales_and_zero_points_are_stored() -> None:
     grouped = PrecisionSpec(weights="int4", weight_group=128)
     zero = attrs.evolve(grouped, weight_zero_point=True)
-    assert sizes.weight_element_bytes(grouped) == 0.515625
-    assert sizes.weight_element_bytes(zero) == 0.51953125
-    assert 70e9 * sizes.weight_element_bytes(grouped) == 36.09375e9
-    assert 70e9 * sizes.weight_element_bytes(zero) == 36.3671875e9
-    assert 70e9 * sizes.weight_element_bytes(PrecisionSpec(weights="int4")) == 35e9  # U38: half a byte, never 0
+    weights = Matrix("x", 1, 128)
+    per_weight = [sizes.matrix_bytes(weights, p) / 128 for p in (grouped, zero, PrecisionSpec(weights="int4"))]
+    assert per_weight == [0.515625, 0.51953125, 0.5]  # U38: half a byte, never 0
+    assert [70 * 10**9 * each for each in per_weight] == [36.09375e9, 36.3671875e9, 35e9]
     llama = model("Llama-2-7b")
     tables, norms = 2 * 32000 * 4096, 65 * 4096
     quantised = 6_738_415_616 - tables - norms
@@ -200,7 +199,6 @@ def test_parts_add_up_and_weigh_two_bytes_each(row: dict[str, str]) -> None:
     assert min(parts.values()) >= 0
     assert sum(parts.values()) == int(row["total_params"])
     assert sizes.weight_bytes(spec, BF16) == 2 * int(row["total_params"])
-    assert sizes.embedding_bytes(spec, BF16) == 2 * spec.vocabulary * spec.hidden
     assert bool(parts["experts"]) == any(layer.moe is not None for layer in spec.kinds)
 
 
