@@ -43,3 +43,7 @@ class TableError(ArchmodelError):
 
 class TraceError(ArchmodelError):
     """An HDF5 trace that is truncated, foreign or of another schema version."""
+
+
+class OutputError(ArchmodelError):
+    """A file that cannot be written where the user wants it."""

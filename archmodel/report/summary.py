@@ -1,0 +1,203 @@
+"""Result -> a plain dict, the same that `eval --json` prints. Names end in their unit; what does not exist is None."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import numpy as np
+
+from archmodel.components import memory
+from archmodel.evaluate import Result
+from archmodel.operations import Kind
+from archmodel.spec.chip import ChipSpec, DramSpec, SramSpec
+from archmodel.spec.workload import ROLES, PrecisionSpec, WorkloadSpec
+from archmodel.units import FORMATS
+
+_POLICIES = {
+    "capped": "capped: a layer with a window holds no more than its window",
+    "full": "full: a layer with a window holds the whole sequence",
+}
+
+
+def summary(result: Result, trace_file: str | None = None) -> dict[str, Any]:
+    """Everything about a run that is a number or a name. The values of `segments_s` add up to `total_s`, those of
+    `energy_j` to `total_j`, and for each unit `busy_s` + `stall_s` + `idle_s` is `total_s`."""
+    times = unit_times_s(result)
+    return {
+        "chip": result.chip.name,
+        "workload": result.workload.name,
+        **headline(result),
+        "segments_s": result.segments_s,
+        "segments_by_phase_s": {phase: result.phase_segments_s(phase) for phase in result.phases},
+        "transfer_hidden_s": result.transfer_hidden_s,
+        "bottleneck": {phase: result.bottleneck(phase) for phase in result.phases},
+        "energy_j": result.energy_j,
+        "utilisation": result.utilisation,
+        "bandwidth_byte_per_s": result.bandwidth_byte_per_s,
+        "achievable_byte_per_s": achievable_byte_per_s(result),
+        "traffic_byte": result.traffic_byte(),
+        "peaks": result.soc.peaks_per_s(),
+        "busy_s": {name: busy for name, (busy, _, _) in times.items()},
+        "stall_s": {name: stall for name, (_, stall, _) in times.items()},
+        "idle_s": {name: idle for name, (_, _, idle) in times.items()},
+        "capacity": capacity(result),
+        "kv_cache_policy": _POLICIES[result.chip.placement.window_policy],
+        "limits": limits(result),
+        "decode_integration_error_fraction": result.integration_error_fraction,
+        "assumptions": run_assumptions(result),
+        "notes": notes(result),
+        "trace_file": trace_file,
+    }
+
+
+def headline(result: Result) -> dict[str, float | None]:
+    """The figures of a run as a whole. Rates of output tokens are None for an encoder, which puts out none."""
+    request, generates = result.workload.request, result.output_tokens > 0
+    return {
+        "batch": request.batch,
+        "input_tokens": request.input_tokens,
+        "output_tokens": request.output_tokens,
+        "time_to_first_token_s": result.time_to_first_token_s,
+        "time_per_output_token_s": result.time_per_output_token_s,
+        "total_s": result.total_s,
+        "output_tokens_per_s": result.output_tokens_per_s if generates else None,
+        "input_tokens_per_s": result.input_tokens_per_s,
+        "sequences_per_s": request.batch / result.total_s,
+        "power_w": result.power_w,
+        "total_j": result.total_j,
+        "tokens_per_joule": result.tokens_per_joule if generates else None,
+        "joules_per_token": result.total_j / result.output_tokens if generates else None,
+        "joules_per_sequence": result.total_j / request.batch,
+    }
+
+
+def unit_times_s(result: Result) -> dict[str, tuple[float, float, float]]:
+    """Busy, stalled and idle time [s] of every unit, the control core and the host; the three add up to the total.
+
+    Busy: what a unit would take with endless bandwidth (and, for the control core, dispatching). Stalled: the rest of the
+    time in which it holds an operation, waiting for memory.
+    """
+    soc, table = result.soc, result.table
+    count = sum(step.weight * step.count for step in result.steps)
+    work = count * table.timeline.duration_s * table.timeline.compute_share
+    by_owner = np.bincount(table.owner, work, minlength=len(soc.resources))
+    held = result.busy_s()
+    out = {}
+    for name in (*soc.units, *(named[0] for named in (soc.control, soc.host) if named)):
+        busy, holding = float(by_owner[soc.resources.index(name)]), held[name]
+        if soc.control and name == soc.control[0]:
+            dispatch = float(count @ table.timeline.dispatch_s)
+            busy, holding = busy + dispatch, holding + dispatch
+        out[name] = (busy, max(0.0, holding - busy), max(0.0, result.total_s - max(busy, holding)))
+    return out
+
+
+def achievable_byte_per_s(result: Result) -> dict[str, float]:
+    """Bandwidth [B/s] that each tier and link can sustain."""
+    return dict(zip(result.soc.shared, result.soc.shared_byte_per_s.tolist(), strict=True))
+
+
+def capacity(result: Result) -> dict[str, dict[str, Any]]:
+    """By tier: bytes used and there, and what is resident."""
+    residency = result.residency
+    return {
+        tier: {
+            "used_byte": residency.used_byte(tier),
+            "capacity_byte": there,
+            "resident": [{"what": b.what, "byte": b.byte} for b in residency.buffers if b.tier == tier],
+        }
+        for tier, there in residency.capacity_byte.items()
+    }
+
+
+def limits(result: Result) -> dict[str, dict[str, Any]]:
+    """The limits that the workload sets, each with the value reached; `margin_fraction` < 0 where it is missed."""
+    values = {
+        "time_to_first_token": result.time_to_first_token_s,
+        "time_per_output_token": result.time_per_output_token_s,
+        "latency": result.total_s,
+    }
+    out = {}
+    for name, value_s in values.items():
+        limit_s = getattr(result.workload.limits, f"{name}_ms") * 1e-3
+        if limit_s > 0.0 and value_s is not None:
+            margin = (limit_s - value_s) / limit_s
+            out[name] = {"limit_s": limit_s, "value_s": value_s, "kept": value_s <= limit_s, "margin_fraction": margin}
+    return out
+
+
+def assumed(source: str) -> list[str]:
+    """The clauses of a `source` that are assumptions: `"brief: x; assumption: y; assumption: z"` -> `["y", "z"]`."""
+    clauses = (clause.strip() for clause in source.split(";"))
+    return [clause.removeprefix("assumption:").strip() for clause in clauses if clause.startswith("assumption:")]
+
+
+def assumptions(parts: Iterator[tuple[str, str]]) -> list[str]:
+    """`name: assumption` for every assumption in the sources of named parts."""
+    return list(dict.fromkeys(f"{name}: {clause}" for name, source in parts for clause in assumed(source)))
+
+
+def chip_sources(chip: ChipSpec) -> Iterator[tuple[str, str]]:
+    """Name and source of the chip, its blocks, and its tables. Software counts only where no control core dispatches."""
+    yield "chip", chip.source
+    for name, block in chip.blocks.items():
+        yield name, block.source
+    yield "placement", chip.placement.source
+    yield "power", chip.power.source
+    if not any(name for name, block in chip.blocks.items() if type(block).__name__ == "ControlSpec"):
+        yield "software", chip.software.source
+
+
+def workload_sources(workload: WorkloadSpec) -> Iterator[tuple[str, str]]:
+    """Name and source of a workload's tables, its precision apart."""
+    yield "workload", workload.source
+    yield "model", workload.model.source
+    yield "request", workload.request.source
+    if any(getattr(workload.limits, name) for name in ("time_to_first_token_ms", "time_per_output_token_ms", "latency_ms")):
+        yield "limits", workload.limits.source
+    if workload.placement is not None:
+        yield "placement", workload.placement.source
+
+
+def run_assumptions(result: Result) -> list[str]:
+    """What a result rests on that nobody stated or measured."""
+    parts = [*chip_sources(result.chip), *workload_sources(result.workload), ("precision", result.precision.source)]
+    return assumptions(iter(parts))
+
+
+def remarks(chip: ChipSpec) -> list[str]:
+    """What a reader of a chip should know: its own remarks, and what its memory blocks give away."""
+    tiers = {name: block for name, block in chip.blocks.items() if isinstance(block, SramSpec | DramSpec)}
+    return [*chip.remarks, *(text for name, tier in tiers.items() for text in memory.remarks(name, tier))]
+
+
+def notes(result: Result) -> list[str]:
+    """What happened on the way that a reader might not expect."""
+    out = list(_formats(result))
+    residency = result.residency
+    if residency.spilled_fraction:
+        out.append(f"{residency.spilled_fraction:.1%} of the weights do not fit in {residency.weights_tier} and lie in "
+                   f"{residency.spill_tier}")  # fmt: skip
+    if result.soc.host:
+        out.append("power is that of the chip and its memory; the host's is not in it")
+    return [*out, *remarks(result.chip)]
+
+
+def _formats(result: Result) -> Iterator[str]:
+    """Matrix products that a unit computes in a wider format than asked for, because it has no narrower one."""
+    wanted = _wanted(result.precision)
+    rows, owners = result.table.rows, result.soc.resources
+    seen = set()
+    for i in np.flatnonzero(rows.kind == Kind.MATMUL):
+        role, fmt = ROLES[rows.role[i]], FORMATS[rows.compute_format[i]]
+        if role in wanted and fmt != wanted[role]:
+            seen.add((role, owners[result.table.owner[i]], wanted[role], fmt))
+    for role, owner, asked, got in sorted(seen):
+        yield f"{role} asks for {asked}; {owner} has no {asked} and computes it in {got}"
+
+
+def _wanted(precision: PrecisionSpec) -> dict[str, str]:
+    formats = attrs.asdict(precision)
+    return {"projection": formats["attention"], "feed_forward": formats["feed_forward"], "head": formats["head"]}
