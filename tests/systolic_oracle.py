@@ -99,8 +99,9 @@ def _stationary(streams: list[np.ndarray], held: list[np.ndarray], starts: list[
 def _output(a: list[np.ndarray], b: list[np.ndarray], starts: list[int], chain: int) -> tuple[list, int, int]:
     """Output stationary machine.
 
-    a: per fold, [T, rows, p] entering row i at start + t + i; b: [T, cols, p] entering column j at start + t + j. A finished sum
-    moves into the PE's drain register; a chain of `chain` rows shifts out, one row a cycle, once its bottom one has finished.
+    a: per fold, [T, rows, p] entering row i at start + t + i; b: [T, cols, p] entering column j at start + t + j. A finished
+    sum moves into the PE's drain register; a chain of `chain` rows shifts out, one row a cycle, once its bottom one has
+    finished.
     """
     rows, cols, depth = a[0].shape[1], b[0].shape[1], a[0].shape[2]
     steps = len(a[0])

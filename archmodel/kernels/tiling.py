@@ -43,8 +43,8 @@ def _passes(m: int, n: int, m_tile: int, n_tile: int, passes: Floats, byte: tupl
 def operand_passes(shape: Ints, element_byte: Floats, tile: Ints, buffer_byte: float) -> Floats:
     """How often A and B are read from memory under the best of the tilings above.
 
-    Never more for a larger buffer: block edges come from ladders that do not depend on it, the other edge is the longest that
-    fits.
+    Never more bytes for a larger buffer: a C block's m comes from a ladder of doublings that does not depend on it, and the
+    other edges are the longest that fit. The ladder costs a few per cent over the best tiling.
 
     Args:
         shape: m, n, k, shape (gemms, 3), all >= 1.
@@ -73,10 +73,4 @@ def operand_passes(shape: Ints, element_byte: Floats, tile: Ints, buffer_byte: f
             if edge == m:
                 break
             edge = min(2 * edge, m)
-        edge = nt
-        while True:
-            _passes(m, n, _block(buffer_byte - edge * kt * b, kt * a + edge * partial, mt, m), edge, passes, byte)
-            if edge == n:
-                break
-            edge = min(2 * edge, n)
     return best

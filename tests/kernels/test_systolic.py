@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -167,7 +168,7 @@ def test_traffic_falls_with_the_buffer_down_to_compulsory():
     size, tile = 4096, (32, 32, 32)
     rooms = 2.0 ** np.arange(15, 26, 0.25)  # half of 64 kB .. 64 MB and beyond
     traffic = [passes((size,) * 3, (1.0, 1.0, 4.0), tile, room).sum() * size**2 + size**2 for room in rooms]
-    assert all(later <= earlier for earlier, later in zip(traffic, traffic[1:], strict=False))
+    assert all(later <= earlier for earlier, later in pairwise(traffic))
     assert traffic[0] > 10 * 3 * size**2
     assert traffic[-1] == 3 * size**2 == 50_331_648
 
