@@ -20,6 +20,7 @@ from archmodel.spec.check import merged_placement
 from archmodel.spec.chip import ChipSpec
 from archmodel.spec.workload import PrecisionSpec, WorkloadSpec
 from archmodel.steps import Sample, decode_samples, first_step
+from archmodel.units import element_bytes
 
 _SEGMENTS = {
     MEMORY: "memory",
@@ -127,6 +128,17 @@ class Result:
         parts = {name: value * scale for name, value in dynamic.items()}
         return {**parts, **{f"{name}_static": watt * self.total_s * scale for name, watt in static.items() if watt > 0.0}}
 
+    @cached_property
+    def row_energy_j(self) -> dict[str, Floats]:
+        """Dynamic energy [J] of one run of each row, by component; arrays of shape (rows,)."""
+        return {name: value * self.chip.power.scale for name, value in _row_energy_j(self.soc, self.table).items()}
+
+    @property
+    def static_power_w(self) -> dict[str, float]:
+        """Static power [W] by block, and of the chip as a whole under `chip`."""
+        static = power.static_power_w(self.chip.blocks, self.chip.power)
+        return {name: watt * self.chip.power.scale for name, watt in static.items() if watt > 0.0}
+
     @property
     def total_j(self) -> float:
         return sum(self.energy_j.values())
@@ -197,10 +209,10 @@ def evaluate(chip: ChipSpec, workload: WorkloadSpec, *, every_token: bool = Fals
     samples = [Sample(first_step(workload), 1.0, 0.0), *decode_samples(workload, every_token)]
     planned = [_chains(soc, workload, precision, sample.step) for sample in samples]
     pieces = [piece for chains in planned for piece in _distinct(chains)]
-    stream = workload.model.hidden * 2.0 * precision_byte(precision)
-    residency = plan_residency(
-        soc, workload, precision, [(p, stream * s.step.tokens) for s, c in zip(samples, planned, strict=True) for p in _distinct(c)]
-    )  # fmt: skip
+    stream = workload.model.hidden * element_bytes(precision.activations)
+    living = [(piece, stream * sample.step.tokens) for sample, chains in zip(samples, planned, strict=True)
+              for piece in _distinct(chains)]  # fmt: skip
+    residency = plan_residency(soc, workload, precision, living)
     table, index = tabulate(soc, residency, pieces)
     at = {id(piece): rows for piece, rows in zip(pieces, index, strict=True)}
     energy = _row_energy_j(soc, table)
@@ -210,12 +222,6 @@ def evaluate(chip: ChipSpec, workload: WorkloadSpec, *, every_token: bool = Fals
     )
     error = _integration_error(samples, steps)
     return Result(chip, workload, precision, soc, table, steps, residency, error)
-
-
-def precision_byte(precision: PrecisionSpec) -> float:
-    from archmodel.units import element_bytes
-
-    return element_bytes(precision.activations)
 
 
 Chain = list[tuple[Piece, int]]

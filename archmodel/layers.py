@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 from archmodel import sizes
+from archmodel.matrices import Matrix, cross_attention_matrices, mixer_matrices, router_matrices, scan_work
 from archmodel.operations import Kind
 from archmodel.spec.chip import CAPABILITIES
 from archmodel.spec.model import (
@@ -84,6 +85,11 @@ class Setting:
     def activation_byte(self) -> float:
         return element_bytes(self.precision.activations)
 
+    @property
+    def stored_byte(self) -> float:
+        """Bytes of an element of what is not a matrix of a layer: tables, head, router."""
+        return element_bytes(self.precision.embedding or self.precision.weights)
+
 
 class _Builder:
     """Collects the records of one template."""
@@ -97,13 +103,14 @@ class _Builder:
         self.records.append({**record, "after": after, **columns})
         return len(self.records) - 1
 
-    def matmul(self, name: str, role: str, after: int, m: float, n: int, k: int, number_format: str, **columns: Any) -> int:
-        """C[m,n] = A[m,k] B[k,n] with stored weights B; `number_format` is what it computes in."""
+    def matmul(self, matrix: Matrix, role: str, after: int, m: float, number_format: str, **columns: Any) -> int:
+        """C[m,n] = A[m,k] B[k,n] with stored weights B = `matrix`; `number_format` is what it computes in."""
         a = self.setting.activation_byte
-        weight = columns.pop("weight_byte", sizes.weight_element_bytes(self.setting.precision))
+        each = Matrix(matrix.name, matrix.n, matrix.k)
+        weight = columns.pop("weight_byte", float(sizes.matrix_bytes(each, self.setting.precision)) / each.elements)
         return self.add(
-            name, Kind.MATMUL, role, "matmul", (after,), m=m, n=n, k=k, compute_format=FORMATS.index(number_format),
-            weight_byte=weight, input_byte=a, output_byte=a, **columns,
+            matrix.name, Kind.MATMUL, role, "matmul", (after,), m=m, n=matrix.n, k=matrix.k,
+            compute_format=FORMATS.index(number_format), weight_byte=weight, input_byte=a, output_byte=a, **columns,
         )  # fmt: skip
 
     def vector(
@@ -169,10 +176,9 @@ def _mixer(b: _Builder, layer: LayerSpec, after: int, encoder: bool) -> int:
 def _attention(b: _Builder, mixer: AttentionSpec, after: int, encoder: bool) -> int:
     s, tokens, hidden = b.setting, b.setting.tokens, b.setting.model.hidden
     compute = s.precision.attention
-    width = mixer.heads * mixer.head_dim
-    kv_width = mixer.kv_heads * mixer.head_dim
-    projected = width + kv_width * (1 if mixer.shared_kv_projection else 2)
-    node = b.matmul("qkv", "projection", after, tokens, projected, hidden, compute)
+    width, kv_width = mixer.heads * mixer.head_dim, mixer.kv_heads * mixer.head_dim
+    qkv, out = mixer_matrices(mixer, hidden)
+    node = b.matmul(qkv, "projection", after, tokens, compute)
     if mixer.rotary or mixer.qk_norm != "none":
         flop = _FLOP["rotary"] * mixer.rotary + _FLOP["norm"] * (mixer.qk_norm != "none")
         node = b.vector("rotary", "attention", "rotary", (node,), tokens * (width + kv_width), flop)
@@ -186,31 +192,31 @@ def _attention(b: _Builder, mixer: AttentionSpec, after: int, encoder: bool) -> 
             kv_byte=element_bytes(s.precision.kv_cache), materialised=float(not s.placement.fused_attention),
             cached=float(not encoder),
         )  # fmt: skip
-    return b.matmul("attention_out", "projection", node, tokens, hidden, width, compute)
+    if mixer.output_gate:
+        node = b.vector("output_gate", "attention", "activation", (node,), tokens * width, _FLOP["gated"], exp=1.0, reads=2.0)
+    return b.matmul(out._replace(name="attention_out"), "projection", node, tokens, compute)
 
 
 def _latent_attention(b: _Builder, mixer: LatentAttentionSpec, after: int) -> int:
     """MLA. Generation absorbs the key and value expansions (scores against the latent); context expands them."""
     s, tokens, hidden, compute = b.setting, b.setting.tokens, b.setting.model.hidden, b.setting.precision.attention
-    query_width = mixer.heads * (mixer.qk_nope_head_dim + mixer.qk_rope_head_dim)
-    latent = mixer.kv_lora_rank + mixer.qk_rope_head_dim
-    node = after
-    if mixer.q_lora_rank:
-        node = b.matmul("q_and_kv_compress", "projection", node, tokens, mixer.q_lora_rank + latent, hidden, compute)
-        node = b.vector("latent_norm", "attention", "norm", (node,), tokens * (mixer.q_lora_rank + latent), _FLOP["norm"])
-        node = b.matmul("q_expand", "projection", node, tokens, query_width, mixer.q_lora_rank, compute)
-    else:
-        node = b.matmul("q_and_kv_compress", "projection", node, tokens, query_width + latent, hidden, compute)
-        node = b.vector("latent_norm", "attention", "norm", (node,), tokens * latent, _FLOP["norm"])
+    made = {matrix.name: matrix for matrix in mixer_matrices(mixer, hidden)}
+    latent, rank = made["kv_down"].n, mixer.q_lora_rank
+    first = made["q_down" if rank else "q"]
+    both = Matrix("q_and_kv_down" if rank else "q_and_kv", first.n + latent, hidden)
+    node = b.matmul(both, "projection", after, tokens, compute)
+    node = b.vector("latent_norm", "attention", "norm", (node,), tokens * (rank + latent), _FLOP["norm"])
+    if rank:
+        node = b.matmul(made["q_up"], "projection", node, tokens, compute)
     node = b.vector("rotary", "attention", "rotary", (node,), tokens * (mixer.heads + 1) * mixer.qk_rope_head_dim,
                     _FLOP["rotary"])  # fmt: skip
     absorbed = all(group.new_tokens <= _ABSORB_TOKENS and group.context_tokens for group in s.groups)
     if absorbed:
-        node = b.matmul("key_absorb", "projection", node, tokens, mixer.kv_lora_rank, mixer.qk_nope_head_dim, compute,
-                        count=mixer.heads)  # fmt: skip
+        key = Matrix("key_absorb", mixer.kv_lora_rank, mixer.qk_nope_head_dim)
+        node = b.matmul(key, "projection", node, tokens, compute, count=mixer.heads)
     else:
-        node = b.matmul("kv_expand", "projection", node, sum(g.sequences * (g.new_tokens + g.context_tokens) for g in s.groups),
-                        mixer.heads * (mixer.qk_nope_head_dim + mixer.v_head_dim), mixer.kv_lora_rank, compute)  # fmt: skip
+        every = sum(group.sequences * (group.new_tokens + group.context_tokens) for group in s.groups)
+        node = b.matmul(made["kv_up"], "projection", node, every, compute)
     for group in s.groups:
         wide = mixer.qk_nope_head_dim + mixer.qk_rope_head_dim
         shape = (1, latent, mixer.kv_lora_rank) if absorbed else (mixer.heads, wide, mixer.v_head_dim)
@@ -219,12 +225,13 @@ def _latent_attention(b: _Builder, mixer: LatentAttentionSpec, after: int) -> in
             input_byte=s.activation_byte, output_byte=s.activation_byte, sequences=group.sequences,
             q_tokens=group.new_tokens, kv_tokens=group.context_tokens + group.new_tokens, heads=mixer.heads,
             kv_heads=shape[0], qk_dim=shape[1], v_dim=shape[2], causal=1.0, latent=float(absorbed),
-            kv_byte=element_bytes(s.precision.kv_cache), materialised=float(not s.placement.fused_attention), cached=1.0,
+            kv_byte=element_bytes(s.precision.kv_cache), materialised=float(not s.placement.fused_attention),
+            cached=float(absorbed),  # expanded keys and values are not what the cache keeps: `latent_norm` writes that
         )  # fmt: skip
     if absorbed:
-        node = b.matmul("value_absorb", "projection", node, tokens, mixer.v_head_dim, mixer.kv_lora_rank, compute,
-                        count=mixer.heads)  # fmt: skip
-    return b.matmul("attention_out", "projection", node, tokens, hidden, mixer.heads * mixer.v_head_dim, compute)
+        value = Matrix("value_absorb", mixer.v_head_dim, mixer.kv_lora_rank)
+        node = b.matmul(value, "projection", node, tokens, compute, count=mixer.heads)
+    return b.matmul(made["out"]._replace(name="attention_out"), "projection", node, tokens, compute)
 
 
 _ABSORB_TOKENS = 16  # up to a speculative window; beyond it expanding the latent once is cheaper
@@ -233,30 +240,30 @@ _ABSORB_TOKENS = 16  # up to a speculative window; beyond it expanding the laten
 def _recurrent(b: _Builder, layer: LayerSpec, after: int) -> int:
     """State space or linear attention: projections around one scan, whose state is read and written per sequence."""
     s, tokens = b.setting, b.setting.tokens
-    matrices = sizes.mixer_matrices(layer.mixer, s.model.hidden)
+    *before, out = mixer_matrices(layer.mixer, s.model.hidden)
     node = after
-    for name, n, k in matrices[:-1]:
-        node = b.matmul(name, "projection", node, tokens, n, k, s.precision.attention)
-    work = sizes.scan_work(layer.mixer)
+    for matrix in before:
+        node = b.matmul(matrix, "projection", node, tokens, s.precision.attention)
     sequences = sum(group.sequences for group in s.groups)
+    work = scan_work(layer.mixer)
     node = b.add(
-        "scan", Kind.SCAN, "attention", "scan", (node,), compute_format=FORMATS.index("fp32"), flop=tokens * work.flop_per_token,
-        exp=tokens * work.exp_per_token, kv_byte=2 * sequences * work.state_elements * element_bytes(s.precision.state),
-        read_byte=tokens * work.input_elements * s.activation_byte, write_byte=tokens * work.output_elements * s.activation_byte,
+        "scan", Kind.SCAN, "attention", "scan", (node,), compute_format=FORMATS.index("fp32"),
+        flop=tokens * work.flop_per_token, exp=tokens * work.exp_per_token,
+        kv_byte=2 * sequences * work.state_elements * element_bytes(s.precision.state),
+        read_byte=tokens * work.input_elements * s.activation_byte,
+        write_byte=tokens * work.output_elements * s.activation_byte,
     )  # fmt: skip
-    name, n, k = matrices[-1]
-    return b.matmul(name, "projection", node, tokens, n, k, s.precision.attention)
+    return b.matmul(out._replace(name="mixer_out"), "projection", node, tokens, s.precision.attention)
 
 
 def _cross_attention(b: _Builder, mixer: AttentionSpec, after: int) -> int:
     """Decoder queries against the encoder's keys and values, which are projected once, in the step that encodes."""
     s, tokens, hidden, compute = b.setting, b.setting.tokens, b.setting.model.hidden, b.setting.precision.attention
-    width = mixer.heads * mixer.head_dim
-    node = b.matmul("cross_q", "projection", after, tokens, width, hidden, compute)
+    query, key_value, out = cross_attention_matrices(mixer, hidden)
+    node = b.matmul(query, "projection", after, tokens, compute)
     sequences = sum(group.sequences for group in s.groups)
     if s.step.encode_tokens:
-        node = b.matmul("cross_kv", "projection", node, sequences * s.step.encode_tokens, 2 * mixer.kv_heads * mixer.head_dim,
-                        hidden, compute)  # fmt: skip
+        node = b.matmul(key_value, "projection", node, sequences * s.step.encode_tokens, compute)
     node = b.add(
         "cross_attention", Kind.ATTENTION, "attention", "attention", (node,), compute_format=FORMATS.index(compute),
         input_byte=s.activation_byte, output_byte=s.activation_byte, sequences=sequences,
@@ -264,7 +271,7 @@ def _cross_attention(b: _Builder, mixer: AttentionSpec, after: int) -> int:
         qk_dim=mixer.head_dim, v_dim=mixer.head_dim, causal=0.0, kv_byte=element_bytes(s.precision.kv_cache),
         materialised=float(not s.placement.fused_attention), cached=0.0,
     )  # fmt: skip
-    return b.matmul("cross_out", "projection", node, tokens, hidden, width, compute)
+    return b.matmul(out, "projection", node, tokens, compute)
 
 
 def _feed_forward(b: _Builder, layer: LayerSpec, after: int) -> tuple[int, ...]:
@@ -273,15 +280,16 @@ def _feed_forward(b: _Builder, layer: LayerSpec, after: int) -> tuple[int, ...]:
     if layer.feed_forward is not None:
         branches.append(_dense(b, layer.feed_forward, after, "ffn"))
     if layer.moe is not None:
-        branches += _experts(b, layer.moe, after)
+        branches += _experts(b, layer, layer.moe, after)
     return tuple(branches)
 
 
 def _dense(b: _Builder, ffn: FeedForwardSpec, after: int, name: str) -> int:
     tokens, hidden, compute = b.setting.tokens, b.setting.model.hidden, b.setting.precision.feed_forward
-    node = b.matmul(f"{name}_up", "feed_forward", after, tokens, ffn.intermediate * (1 + ffn.gated), hidden, compute)
+    up = Matrix(f"{name}_up", ffn.intermediate * (1 + ffn.gated), hidden)
+    node = b.matmul(up, "feed_forward", after, tokens, compute)
     node = _activation(b, node, tokens * ffn.intermediate, ffn.gated, name)
-    return b.matmul(f"{name}_down", "feed_forward", node, tokens, hidden, ffn.intermediate, compute)
+    return b.matmul(Matrix(f"{name}_down", hidden, ffn.intermediate), "feed_forward", node, tokens, compute)
 
 
 def _activation(b: _Builder, after: int, elements: float, gated: bool, name: str) -> int:
@@ -289,18 +297,19 @@ def _activation(b: _Builder, after: int, elements: float, gated: bool, name: str
                     _FLOP["gated" if gated else "plain"], exp=1.0, reads=1.0 + gated)  # fmt: skip
 
 
-def _experts(b: _Builder, moe: MoeSpec, after: int) -> list[int]:
+def _experts(b: _Builder, layer: LayerSpec, moe: MoeSpec, after: int) -> list[int]:
     """Router, the distinct experts that the step's tokens touch (expected value), and the shared experts beside them."""
     s, tokens, hidden, compute = b.setting, b.setting.tokens, b.setting.model.hidden, b.setting.precision.feed_forward
     distinct = sizes.expected_distinct_experts(moe.experts, moe.experts_per_token, tokens)
     each = tokens * moe.experts_per_token / distinct
-    node = b.matmul("router", "router", after, tokens, moe.experts, hidden, s.precision.activations,
-                    weight_byte=s.activation_byte)  # fmt: skip
+    (router,) = router_matrices(layer, hidden)
+    node = b.matmul(router, "router", after, tokens, s.precision.activations, weight_byte=s.stored_byte)
     node = b.vector("route", "router", "router", (node,), tokens * moe.experts, _FLOP["router"], exp=1.0)
-    node = b.matmul("experts_up", "feed_forward", node, each, moe.intermediate * (1 + moe.gated), hidden, compute,
-                    count=distinct)  # fmt: skip
+    up = Matrix("experts_up", moe.intermediate * (1 + moe.gated), hidden)
+    node = b.matmul(up, "feed_forward", node, each, compute, count=distinct)
     node = _activation(b, node, tokens * moe.experts_per_token * moe.intermediate, moe.gated, "experts")
-    node = b.matmul("experts_down", "feed_forward", node, each, hidden, moe.intermediate, compute, count=distinct)
+    down = Matrix("experts_down", hidden, moe.intermediate)
+    node = b.matmul(down, "feed_forward", node, each, compute, count=distinct)
     combined = b.vector("combine", "vector", "residual", (node,), tokens * hidden * moe.experts_per_token, _FLOP["combine"],
                         writes=1.0 / moe.experts_per_token)  # fmt: skip
     if not moe.shared_intermediate:
@@ -314,10 +323,11 @@ def entry_template(setting: Setting) -> Template:
     b = _Builder(setting)
     model = setting.model
     if model.vocabulary:
-        read = element_bytes(setting.precision.embedding) / setting.activation_byte
+        read = setting.stored_byte / setting.activation_byte
         b.vector("embedding", "embedding", "embedding", (STREAM,), setting.tokens * model.hidden, 0.0, reads=read)
     else:
-        b.vector("patches", "vector", "residual", (STREAM,), setting.tokens * model.hidden, 1.0)
+        patches = Matrix("patches", model.hidden, max(model.patch_elements, 1))
+        b.matmul(patches, "projection", STREAM, setting.tokens, setting.precision.attention)
     return b.template("entry")
 
 
@@ -326,12 +336,12 @@ def exit_template(setting: Setting) -> Template:
     b = _Builder(setting)
     model, precision = setting.model, setting.precision
     sequences = sum(group.sequences for group in setting.groups)
-    rows = sequences if model.family != "encoder" else setting.tokens
+    rows = setting.tokens if model.family == "encoder" and model.head else sequences
     node = b.vector("final_norm", "vector", "norm", (STREAM,), rows * model.hidden, _FLOP["norm"])
-    if model.head and model.vocabulary:
-        node = b.matmul("head", "head", node, rows, model.vocabulary, model.hidden, precision.head,
-                        weight_byte=element_bytes(precision.embedding))  # fmt: skip
-        if model.family != "encoder":
-            b.vector("sampling", "sampling", "sampling", (node,), rows * model.vocabulary, 3.0, exp=1.0,
-                     writes=1.0 / model.vocabulary)  # fmt: skip
+    width = (model.vocabulary if model.head else 0) + model.classes
+    if width:
+        head = Matrix("head", width, model.hidden)
+        node = b.matmul(head, "head", node, rows, precision.head, weight_byte=setting.stored_byte)
+    if model.head and model.family != "encoder":
+        b.vector("sampling", "sampling", "sampling", (node,), rows * width, 3.0, exp=1.0, writes=1.0 / width)
     return b.template("exit")

@@ -26,6 +26,7 @@ from archmodel.units import FORMATS, element_bytes
 
 _FUSED = {CAPABILITIES.index(name) for name in ("norm", "rotary", "activation", "quantise")}
 _TOKEN_ID_BYTE = 4.0
+_PIXEL_BYTE = 1.0  # of a patch element as the host sends it: 8-bit colour
 _QUANTISE_FLOP = 3.0  # scale, round and the running maximum, per element
 _DEQUANTISE_FLOP = 1.0  # scale an accumulator
 _ACCUMULATOR_BYTE = 4.0
@@ -207,12 +208,17 @@ def place_entry(soc: Soc, setting: Setting, template: Template) -> Piece:
     """The entry: tokenised and embedded on the host, or looked up on a unit from token ids that the host sends."""
     placer = _Placer(soc, setting, template)
     host = soc.host
-    if host and setting.placement.embedding != host[0] and setting.step.phase != "decode":
+    if host and _looks_up_elsewhere(soc, setting) and setting.step.phase != "decode":
         name, spec = host
         seconds = spec.step_us * 1e-6 + setting.tokens * spec.tokenise_us_per_token * 1e-6
         placer.add("host_tokenise", name, CLASS_HOST, (STREAM,), duration_s=seconds)
-        placer.stream = placer.transfer("host_to_chip", name, placer.stream_owner, (0,), setting.tokens * _TOKEN_ID_BYTE)
+        each = _TOKEN_ID_BYTE if setting.model.vocabulary else _PIXEL_BYTE * setting.model.patch_elements
+        placer.stream = placer.transfer("host_to_chip", name, placer.stream_owner, (0,), setting.tokens * each)
     return placer.place()
+
+
+def _looks_up_elsewhere(soc: Soc, setting: Setting) -> bool:
+    return soc.host is None or setting.placement.embedding != soc.host[0] or not setting.model.vocabulary
 
 
 def place_exit(soc: Soc, setting: Setting, template: Template) -> Piece:

@@ -94,7 +94,7 @@ def _weights_byte(soc: Soc, workload: WorkloadSpec, precision: PrecisionSpec) ->
     model = workload.model
     on_host = soc.host is not None and soc.chip.placement.embedding == soc.host[0]
     if on_host and not model.tied_embedding:
-        total -= sizes.embedding_bytes(model, precision)
+        total -= sizes.element_bytes_exact(model.vocabulary * model.hidden, precision.embedding or precision.weights)
     return float(total)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from archmodel.components import gpu, npu
+from archmodel.components import gpu, memory, npu
 from archmodel.costs import LIMITS, Costs, Floats, Surroundings, empty_costs, place
 from archmodel.kernels.timeline import (
     CLASS_COMPUTE,
@@ -85,20 +85,14 @@ def _unit_costs(soc: Soc, residency: Residency, rows: Rows, owner: Ints) -> Cost
         if not len(mine):
             continue
         part = rows.take(mine)
-        buffer = soc.tiers[unit.buffer]
         around = Surroundings(
-            buffer_byte=soc.tiers[unit.buffer].capacity_mb * 1e6 * unit.buffer_share,  # type: ignore[union-attr]
-            buffer_byte_per_s=min(soc.path_byte_per_s(name, unit.buffer), _peak(soc, unit.buffer)),
+            buffer_byte=memory.capacity_byte(soc.tiers[unit.buffer]) * unit.buffer_share,
+            buffer_byte_per_s=soc.path_byte_per_s(name, unit.buffer),
             memory_byte_per_s=_bandwidth(soc, residency, part, name),
             memory_latency_s=soc.path_latency_s(name, unit.memory),
         )
-        del buffer
         place(costs, mine, (gpu if isinstance(unit, GpuSpec) else npu).costs(unit, part, around))
-    return _with_cache_writes(costs, rows, residency, soc, owner)
-
-
-def _peak(soc: Soc, tier: str) -> float:
-    return float(soc.shared_byte_per_s[soc.shared.index(tier)])
+    return costs
 
 
 def _bandwidth(soc: Soc, residency: Residency, rows: Rows, unit: str) -> Floats:
@@ -111,26 +105,6 @@ def _bandwidth(soc: Soc, residency: Residency, rows: Rows, unit: str) -> Floats:
     own = soc.path_byte_per_s(unit, soc.units[unit].memory)
     return np.select(
         [rows.kind == Kind.MATMUL, (rows.kind == Kind.ATTENTION) | (rows.kind == Kind.SCAN)], [weights, cache], own
-    )
-
-
-def _with_cache_writes(costs: Costs, rows: Rows, residency: Residency, soc: Soc, owner: Ints) -> Costs:
-    """Attention also writes the keys and values of its new tokens to the cache."""
-    width = np.where(rows.latent > 0, rows.qk_dim, rows.qk_dim + rows.v_dim)
-    byte = rows.cached * rows.sequences * rows.q_tokens * rows.kv_heads * width * rows.kv_byte
-    if not byte.any():
-        return costs
-    speed = np.array([
-        soc.path_byte_per_s(name, residency.kv_tier) if name in soc.units else np.inf for name in soc.resources
-    ])[owner]  # fmt: skip
-    limits = costs.limits_s.copy()
-    limits[:, LIMITS.index("memory")] += byte / speed
-    return attrs.evolve(
-        costs,
-        limits_s=limits,
-        duration_s=np.maximum(costs.duration_s, limits.max(axis=1)),
-        kv_traffic_byte=costs.kv_traffic_byte + byte,
-        written_byte=costs.written_byte + byte,
     )
 
 

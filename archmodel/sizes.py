@@ -129,13 +129,13 @@ def matrix_bytes(matrix: Matrix, precision: PrecisionSpec) -> Fraction:
 def weight_bytes(model: ModelSpec, precision: PrecisionSpec) -> int:
     """Bytes [B] of the resident weights, towers included.
 
-    Tables and heads are stored at `precision.embedding`; matrices of the layers at `precision.weights` with their
-    scales; routers, norms, biases and other vectors, which stay unquantised, at `precision.activations`.
+    Matrices of the layers are stored at `precision.weights` with their scales; tables, heads, routers, norms, biases
+    and other vectors at `precision.embedding`, or at the weights' format too where that is empty.
     """
-    total = sum(elements for _, elements in _vectors(model)) * Fraction(BITS[precision.activations]) / 8
-    plain = {"embedding": precision.embedding, "head": precision.embedding, "router": precision.activations}
+    plain = Fraction(BITS[precision.embedding or precision.weights]) / 8
+    total = sum(elements for _, elements in _vectors(model)) * plain
     for part, matrix, count in _matrices(model):
-        one = matrix.elements * Fraction(BITS[plain[part]]) / 8 if part in plain else matrix_bytes(matrix, precision)
+        one = matrix.elements * plain if part in ("embedding", "head", "router") else matrix_bytes(matrix, precision)
         total += count * one
     return math.ceil(total) + sum(weight_bytes(tower, precision) for tower in model.towers)
 

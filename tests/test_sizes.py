@@ -163,7 +163,7 @@ def test_u37_experts_are_divided_and_the_rest_copied() -> None:
 
 
 def test_u39_scales_and_zero_points_are_stored() -> None:
-    grouped = PrecisionSpec(weights="int4", weight_group=128)
+    grouped = PrecisionSpec(weights="int4", weight_group=128, embedding="bf16")
     zero = attrs.evolve(grouped, weight_zero_point=True)
     weights = Matrix("x", 1, 128)
     per_weight = [sizes.matrix_bytes(weights, p) / 128 for p in (grouped, zero, PrecisionSpec(weights="int4"))]

@@ -3,7 +3,7 @@
 Discrete-event simulation. Every resource (unit, link, control core, host) runs its events one at a time in program order.
 An event starts when its resource is free, its dependencies have ended and its command has been dispatched. Running events
 draw on shared capacities (memory tiers, links): an event alone runs at full speed; where the sum of demands exceeds a
-capacity, speeds are max-min fair. It ignores preemption and out-of-order issue.
+capacity, they share it fairly. It ignores preemption and out-of-order issue.
 """
 
 from __future__ import annotations
@@ -78,34 +78,46 @@ class Simulated(NamedTuple):
 
 @kernel
 def _speeds(running: Ints, count: int, usage: Floats, rows: Ints, speed: Floats) -> None:
-    """Max-min fair speeds of the `count` running events, by progressive filling."""
+    """Speeds of the `count` running events under dominant-resource fairness, by progressive filling.
+
+    Every event is granted the same share of the capacity that it needs most of, and no more than it asks for, so that a
+    light user is not slowed by heavy ones.
+    """
     shared = usage.shape[1]
     frozen = np.zeros(count, np.bool_)
     taken = np.zeros(shared)
-    level = 0.0
+    dominant = np.zeros(count)
     left = count
+    for i in range(count):
+        for s in range(shared):
+            dominant[i] = max(dominant[i], usage[rows[running[i]], s])
+        if dominant[i] == 0.0:
+            speed[i] = 1.0
+            frozen[i] = True
+            left -= 1
     while left > 0:
-        demand = np.zeros(shared)
-        for i in range(count):
-            if not frozen[i]:
-                for s in range(shared):
-                    demand[s] += usage[rows[running[i]], s]
-        best = 1.0
+        level = np.inf
         tight = -1
         for s in range(shared):
-            if demand[s] > 0.0:
-                reach = (1.0 - taken[s]) / demand[s]
-                if reach < best:
-                    best = reach
-                    tight = s
-        level = max(best, level)
+            growth = 0.0
+            for i in range(count):
+                if not frozen[i]:
+                    growth += usage[rows[running[i]], s] / dominant[i]
+            if growth > 0.0 and (1.0 - taken[s]) / growth < level:
+                level = (1.0 - taken[s]) / growth
+                tight = s
         for i in range(count):
-            if not frozen[i] and (tight < 0 or usage[rows[running[i]], tight] > 0.0):
+            if not frozen[i] and dominant[i] <= level:
+                level = dominant[i]
+                tight = -1
+        for i in range(count):
+            full = tight >= 0 and usage[rows[running[i]], tight] > 0.0
+            if not frozen[i] and (full or (tight < 0 and dominant[i] <= level)):
                 frozen[i] = True
                 left -= 1
-                speed[i] = level
+                speed[i] = min(1.0, level / dominant[i])
                 for s in range(shared):
-                    taken[s] += level * usage[rows[running[i]], s]
+                    taken[s] += speed[i] * usage[rows[running[i]], s]
 
 
 @kernel
@@ -122,36 +134,35 @@ def _ready(event: int, events: Events, end: Floats) -> tuple[bool, int]:
 
 
 @kernel
-def _account(dt: float, running: Ints, speed: Floats, count: int, events: Events, table: RowTable) -> tuple[Floats, float]:
-    """Segments of an interval of `dt` in which `count` events run: (resources + SEGMENTS,), and hidden transfer [s]."""
-    resources = int(table.resource.max()) + 1
-    out = np.zeros(resources + SEGMENTS)
+def _account(dt: float, running: Ints, speed: Floats, events: Events, table: RowTable, segments: Floats) -> float:
+    """Book an interval of `dt`, in which the events `running` run, in `segments`; returns transfer under units [s]."""
+    other = segments.shape[0] - SEGMENTS
     units = 0
-    transfers = 0
-    other = -1
-    for i in range(count):
-        kind = table.event_class[events.row[running[i]]]
+    transfer = False
+    rest = DISPATCH
+    for event in running:
+        kind = table.event_class[events.row[event]]
         if kind == CLASS_COMPUTE or kind == CLASS_CONVERSION:
             units += 1
         elif kind == CLASS_TRANSFER:
-            transfers += 1
+            transfer = True
         elif kind == CLASS_SYNCHRONISATION:
-            other = SYNCHRONISATION
-        elif other < 0:
-            other = HOST
-    for i in range(count):
-        row = events.row[running[i]]
+            rest = SYNCHRONISATION
+        elif rest == DISPATCH:
+            rest = HOST
+    if units == 0:
+        segments[other + (TRANSFER if transfer else rest)] += dt
+        return 0.0
+    for i, event in enumerate(running):
+        row = events.row[event]
         kind = table.event_class[row]
         if kind == CLASS_CONVERSION:
-            out[resources + CONVERSION] += dt / units
+            segments[other + CONVERSION] += dt / units
         elif kind == CLASS_COMPUTE:
             compute = dt / units * speed[i] * table.compute_share[row]
-            out[table.resource[row]] += compute
-            out[resources + MEMORY] += dt / units - compute
-    if units == 0:
-        segment = TRANSFER if transfers > 0 else other if other >= 0 else DISPATCH
-        out[resources + segment] += dt
-    return out, dt if units > 0 and transfers > 0 else 0.0
+            segments[table.resource[row]] += compute
+            segments[other + MEMORY] += dt / units - compute
+    return dt if transfer else 0.0
 
 
 @kernel
@@ -163,7 +174,6 @@ def simulate(events: Events, table: RowTable, dispatcher: Dispatcher) -> Simulat
     wait = np.full(n, WAIT_NONE)
     remaining = np.zeros(n)
     segments = np.zeros(resources + SEGMENTS)
-    width = int(table.resource.max()) + 1
     hidden = 0.0
 
     first = np.full(resources, n)  # head of each resource's queue, as a linked list in program order
@@ -245,10 +255,7 @@ def simulate(events: Events, table: RowTable, dispatcher: Dispatcher) -> Simulat
         if not np.isfinite(dt):
             raise ValueError("timeline: events wait for each other")
         if dt > 0.0:
-            part, under = _account(dt, running, speed, count, events, table)
-            segments[:width] += part[:width]
-            segments[resources:] += part[width:]
-            hidden += under
+            hidden += _account(dt, running[:count], speed, events, table, segments)
         now += dt
         if dispatching >= 0 and dispatch_end <= now:
             dispatched[dispatching] = now

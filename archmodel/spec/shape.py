@@ -37,7 +37,10 @@ class ShapeSpec:
     expert_intermediate: int = number("inner width of one routed expert", at_least=0, at_most=1e8, default=0)
     shared_intermediate: int = number("summed inner width of shared experts", at_least=0, at_most=1e8, default=0)
     dense_layers: int = number("first layers that stay dense", at_least=0, at_most=1e5, default=0)
-    extra_parameters: int = number("parameters outside the layers (patch embedding, pooler, class head)", at_least=0,
+    patch_elements: int = number("elements of one input patch of a vision encoder; 0 takes token ids", at_least=0,
+                                 at_most=1e8, default=0)  # fmt: skip
+    classes: int = number("rows of a classification head, run once per sequence", at_least=0, at_most=1e8, default=0)
+    extra_parameters: int = number("parameters outside the layers (pooler, class token)", at_least=0,
                                    default=0)  # fmt: skip
     source: str = text("where the sizes come from", required=True)
 
@@ -66,6 +69,8 @@ def shape_problems(shape: ShapeSpec, prefix: str = "model") -> list[Problem]:
         problems.append(Problem(f"{prefix}.intermediate", "must be > 0 where a layer is dense", "0"))
     if shape.family == "decoder" and not shape.vocabulary:
         problems.append(Problem(f"{prefix}.vocabulary", "must be > 0 for a decoder", "0"))
+    if not shape.vocabulary and not shape.patch_elements:
+        problems.append(Problem(f"{prefix}.patch_elements", "must be > 0 where there is no vocabulary", "0"))
     return problems
 
 
@@ -106,6 +111,8 @@ def expand(shape: ShapeSpec) -> ModelSpec:
         order=(0,) * dense_layers + (len(kinds) - 1,) * (shape.layers - dense_layers),
         tied_embedding=shape.tied_embedding,
         head=shape.head and shape.vocabulary > 0,
+        classes=shape.classes,
+        patch_elements=shape.patch_elements,
         positions=shape.positions,
         norm_bias=shape.norm_bias,
         extra_parameters=shape.extra_parameters,

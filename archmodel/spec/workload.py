@@ -6,6 +6,7 @@ import attrs
 
 from archmodel.spec.fields import choice, flag, number, number_format, text
 from archmodel.spec.model import ModelSpec
+from archmodel.units import FORMATS
 
 
 @attrs.frozen(kw_only=True)
@@ -18,9 +19,9 @@ class PrecisionSpec:
     feed_forward: str = number_format("compute format of the feed-forward part", default="bf16")
     head: str = number_format("compute format of the output head", default="bf16")
     kv_cache: str = number_format("KV cache as stored", default="bf16")
-    embedding: str = number_format("embedding table and output head as stored", default="bf16")
+    embedding: str = choice("tables, head, router, norms and biases as stored; empty follows weights", "", *FORMATS, default="")
     state: str = number_format("recurrent state as stored", default="bf16")
-    weight_group: int = number("weights that share one scale; 0 is one scale per matrix", at_least=0, default=0)
+    weight_group: int = number("weights that share one scale; 0 stores no scales", at_least=0, default=0)
     weight_scale: str = number_format("format of that scale", default="fp16")
     weight_zero_point: bool = flag("one zero point per group, in the format of the weights", default=False)
     source: str = text("where the formats come from", default="assumption: bf16 throughout")
