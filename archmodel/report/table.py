@@ -1,0 +1,193 @@
+"""What `eval` prints for a person: tables of a result, each of which says what it adds up to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from archmodel.evaluate import Result
+from archmodel.report.summary import achievable_byte_per_s, capacity, limits, notes, run_assumptions, unit_times_s
+from archmodel.units import si
+
+_SEGMENT_WORDS = {
+    "memory": "units waiting for memory or SRAM bandwidth",
+    "transfer_exposed": "moving results while no unit runs",
+    "layout_conversion": "rewriting layouts between unlike units",
+    "synchronisation": "completions and releases, no unit running",
+    "dispatch": "commands on their way, nothing running",
+    "host": "tokenising, embedding, bookkeeping",
+}
+
+
+def heading(text: str) -> Text:
+    return Text(f"\n{text}", style="bold")
+
+
+def columns(header: Sequence[str], rows: Iterable[Sequence[str]], footer: Sequence[str] = ()) -> Table:
+    """A plain table: names on the left, numbers on the right. A header that starts with "<" is left-aligned."""
+    table = Table(box=box.SIMPLE_HEAD, show_footer=bool(footer), pad_edge=False, show_edge=False)
+    for index, name in enumerate(header):
+        left = index == 0 or name.startswith("<")
+        table.add_column(name.removeprefix("<"), justify="left" if left else "right", footer=footer[index] if footer else "",
+                         overflow="fold")  # fmt: skip
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def bullets(lines: Iterable[str]) -> Iterator[RenderableType]:
+    for line in lines:
+        grid = Table.grid(padding=(0, 1))
+        grid.add_row("  -", line)
+        yield grid
+
+
+def percent(value: float) -> str:
+    return f"{100.0 * value:.1f} %"
+
+
+def report(result: Result) -> Group:
+    """All tables of a result, in the order in which questions come up."""
+    parts: list[RenderableType] = [_title(result), *_headline(result), *_limits(result), *_segments(result)]
+    parts += [*_units(result), *_bandwidth(result), *_capacity(result), *_energy(result)]
+    parts += [heading("Assumptions that this rests on"), *bullets(run_assumptions(result))]
+    parts += [heading("Notes"), *bullets([_integration(result), *notes(result)])]
+    return Group(*parts)
+
+
+def _title(result: Result) -> Text:
+    request = result.workload.request
+    tokens = f"{request.input_tokens} tokens in" + (f", {request.output_tokens} out" if request.output_tokens else "")
+    sequences = f"{request.batch} sequence{'s' if request.batch > 1 else ''}"
+    return Text(f"{result.workload.name} on {result.chip.name}: {sequences} of {tokens}", style="bold")
+
+
+def _headline(result: Result) -> Iterator[RenderableType]:
+    grid = Table.grid(padding=(0, 3))
+    grid.add_column()
+    grid.add_column(justify="right")
+    grid.add_column(style="dim")
+    for row in _headline_rows(result):
+        grid.add_row(*row)
+    yield Padding(grid, (1, 0, 0, 0))
+
+
+def _headline_rows(result: Result) -> Iterator[tuple[str, str, str]]:
+    request, generates = result.workload.request, result.output_tokens > 0
+    first = "time to first token" if generates else "time of the whole pass"
+    yield first, si(result.time_to_first_token_s, "s"), f"{si(result.input_tokens_per_s, 'tokens/s')} of input"
+    if result.time_per_output_token_s is not None:
+        yield "time per output token", si(result.time_per_output_token_s, "s"), "mean of those after the first"
+    yield "total time", si(result.total_s, "s"), "of the whole batch"
+    if generates:
+        yield "throughput", si(result.output_tokens_per_s, "tokens/s"), "output tokens over total time"
+    else:
+        yield "throughput", si(request.batch / result.total_s, "sequences/s"), ""
+    yield "power", si(result.power_w, "W"), "mean of chip and memory"
+    if generates:
+        joules = result.total_j / result.output_tokens
+        yield "efficiency", f"{result.tokens_per_joule:.4g} tokens/J", "tokens per joule, which is tokens/s per watt"
+        yield "energy per token", si(joules, "J"), "output token, prefill included"
+    else:
+        yield "energy per sequence", si(result.total_j / request.batch, "J"), ""
+    for phase in result.phases:
+        yield f"bottleneck of {phase}", result.bottleneck(phase), f"{percent(_largest(result, phase))} of {phase}"
+
+
+def _largest(result: Result, phase: str) -> float:
+    return max(result.phase_segments_s(phase).values()) / result.phase_s(phase)
+
+
+def _limits(result: Result) -> Iterator[RenderableType]:
+    found = limits(result)
+    if not found:
+        return
+    yield heading("Limits of the workload")
+    yield columns(["limit", "at most", "reached", "<"], ([
+        name.replace("_", " "), si(limit["limit_s"], "s"), si(limit["value_s"], "s"),
+        f"kept, {percent(limit['margin_fraction'])} to spare" if limit["kept"]
+        else f"MISSED by {si(limit['value_s'] - limit['limit_s'], 's')}, {limit['value_s'] / limit['limit_s']:.2f} times the limit",
+    ] for name, limit in found.items()))  # fmt: skip
+
+
+def _segments(result: Result) -> Iterator[RenderableType]:
+    """Segments of each phase and of the run, in ms and percent, with their sums."""
+    spans = {phase: (result.phase_segments_s(phase), result.phase_s(phase)) for phase in result.phases}
+    if len(spans) > 1:
+        spans["total"] = (result.segments_s, result.total_s)
+    header = ["segment", *(word for name in spans for word in (f"{name} ms", "%")), "<what it is"]
+    rows = []
+    for name, value in result.segments_s.items():
+        if value > 0.0:
+            cells = [cell for parts, whole in spans.values() for cell in _share(parts[name], whole)]
+            rows.append([name, *cells, _SEGMENT_WORDS.get(name, f"{name.removeprefix('compute_')} computing")])
+    sums = [cell for parts, whole in spans.values() for cell in _share(sum(parts.values()), whole)]
+    yield heading("Where the time goes")
+    yield columns(header, rows, ["sum", *sums, ""])
+    yield Text(f"Not in the sum: {si(result.transfer_hidden_s, 's')} of transfers hidden behind units that run.", style="dim")
+
+
+def _share(value_s: float, whole_s: float) -> tuple[str, str]:
+    return f"{1e3 * value_s:,.3f}", f"{100.0 * value_s / whole_s:.1f}"
+
+
+def _units(result: Result) -> Iterator[RenderableType]:
+    rows = []
+    peaks = result.soc.peaks_per_s()
+    for name, times in unit_times_s(result).items():
+        peak = ", ".join(f"{fmt} {_peak(fmt, value)}" for fmt, value in peaks.get(name, {}).items())
+        shares = [percent(value / result.total_s) for value in times]
+        rows.append([name, *shares, si(sum(times), "s"), percent(result.utilisation[name]), peak])
+    yield heading("Units")
+    yield columns(["unit", "busy", "stalled", "idle", "sum", "utilisation", "<peak"], rows)
+    yield Text("Busy computes, stalled waits for memory while it holds an operation; utilisation is useful work over the peak.",
+               style="dim")  # fmt: skip
+
+
+def _peak(fmt: str, value: float) -> str:
+    return si(value, "OP/s" if fmt.startswith("int") else "FLOP/s")
+
+
+def _bandwidth(result: Result) -> Iterator[RenderableType]:
+    achievable, traffic = achievable_byte_per_s(result), result.traffic_byte()
+    phases = {phase: result.traffic_byte(phase) for phase in result.phases} if len(result.phases) > 1 else {}
+    rows = []
+    for name, mean in result.bandwidth_byte_per_s.items():
+        used = [percent(byte[name] / result.phase_s(phase) / achievable[name]) for phase, byte in phases.items()]
+        rows.append([name, si(traffic[name], "B"), si(mean, "B/s"), si(achievable[name], "B/s"),
+                     percent(result.utilisation[name]), *used])  # fmt: skip
+    yield heading("Memory and links")
+    yield columns(["tier or link", "moved", "mean", "achievable", "utilisation", *(f"in {phase}" for phase in phases)], rows)
+
+
+def _capacity(result: Result) -> Iterator[RenderableType]:
+    rows = []
+    for tier, held in capacity(result).items():
+        what = ", ".join(f"{part['what']} {si(part['byte'], 'B')}" for part in held["resident"])
+        used, there = held["used_byte"], held["capacity_byte"]
+        rows.append([tier, si(used, "B"), si(there, "B"), percent(used / there), what])
+    yield heading("Capacity")
+    yield columns(["tier", "used", "of", "", "<resident"], rows)
+
+
+def _energy(result: Result) -> Iterator[RenderableType]:
+    total = result.total_j
+    parts = sorted(result.energy_j.items(), key=lambda part: -part[1])
+    rows = [[name, f"{value:,.4g}", percent(value / total), si(value / result.total_s, "W")] for name, value in parts if value]
+    yield heading("Energy by component")
+    yield columns(["component", "J", "", "mean power"], rows, ["sum", f"{total:,.4g}", "100.0 %", si(result.power_w, "W")])
+
+
+def _integration(result: Result) -> str:
+    steps: Any = len(result.steps) - 1
+    if steps < 1:
+        return "nothing is decoded: the run is one pass"
+    every = sum(step.weight for step in result.steps[1:])
+    return (f"decode: {steps} of {every:.0f} steps simulated, integration error about "
+            f"{100.0 * result.integration_error_fraction:.2g} %")  # fmt: skip
