@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from archmodel.spec.fields import Kept, by_format, choice, flag, names, number, text
+from archmodel.spec.fields import ascending, by_format, choice, flag, names, number, text
 from archmodel.spec.standards import STANDARDS
 from archmodel.spec.workload import PlacementSpec, PrecisionSpec
 
@@ -31,10 +31,6 @@ CAPABILITIES = (
 )
 
 
-def _ascending(value: object) -> bool:
-    return isinstance(value, tuple) and all(type(v) is int and v > 0 for v in value) and sorted(set(value)) == list(value) != []
-
-
 @attrs.frozen(kw_only=True)
 class GpuSpec:
     """GPU cores: matrix and vector lanes behind a shared cache (`buffer`), streaming from `memory`."""
@@ -52,11 +48,8 @@ class GpuSpec:
     source: str = text("where the numbers come from", required=True)
     buffer_share: float = number("part of the cache that keeps data for the next use", above=0, at_most=1, default=1.0)
     accumulator_kib: float = number("registers of one core that hold an FP32 output tile", above=0, default=128.0)
-    tile_sizes: tuple[int, ...] = attrs.field(
-        default=(64, 128, 256),
-        validator=Kept(_ascending, "must be ascending whole numbers > 0"),
-        metadata={"doc": "candidate edges of an output tile"},
-    )
+    tile_sizes: tuple[int, ...] = ascending("candidate edges of an output tile", default=(64, 128, 256))
+    attention_tile: int = number("query rows of a tile of context attention", above=0, at_most=65536, default=128)
     multicast: float = number("cores that share one operand fetch", at_least=1, at_most=64, default=1.0)
     overlap_exponent: float = number("how sharply the slowest limit wins; large is a plain maximum", at_least=1,
                                      at_most=64, default=4.0)  # fmt: skip
@@ -69,6 +62,8 @@ class GpuSpec:
     kernel_ramp_us: float = number("prologue and epilogue of one wave of tiles", at_least=0, default=0.5)
     attention_floor_us: float = number("shortest attention kernel, memory latency not included", at_least=0, default=8.0)
     attention_ramp_us: float = number("prologue and epilogue of one wave of attention tiles", at_least=0, default=3.0)
+    attention_vector_ramp_us: float = number("the same where one query per KV head runs on the vector lanes", at_least=0,
+                                             default=1.5)  # fmt: skip
     capabilities: tuple[str, ...] = names("what it can run", *CAPABILITIES, default=CAPABILITIES)
     layout: str = text("how it lays activations out in memory", default="row_major")
     mac_energy_pj: Mapping[str, float] = by_format("energy of one MAC by format", default={"fp16": 0.72})

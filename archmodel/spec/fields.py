@@ -1,32 +1,98 @@
-"""Fields of specs: a type, a rule that the value keeps, and one line of documentation, all on the attrs class itself."""
+"""Fields of specs: a type, a rule that the value keeps, and one line of documentation, all on the attrs class itself.
+
+A value is converted and checked wherever a spec is made: read from a file, built in Python, or changed by `attrs.evolve`.
+"""
 
 from __future__ import annotations
 
+import difflib
+import json
 import math
-from collections.abc import Callable, Mapping
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from itertools import pairwise
+from numbers import Integral, Real
 from typing import Any
 
 import attrs
 
+from archmodel.errors import Problem, SpecError
 from archmodel.units import FORMATS
 
-Rule = Callable[[Any], bool]
+#: what a value of the right type must still be, or "" where it keeps the rule
+Rule = Callable[[Any], str]
+
+_LONGEST = 80
+_UNBOUNDED = 1e18
 
 
-@attrs.frozen
-class Kept:
-    """An attrs validator that a reader can also ask without building the object: `text` says the rule."""
-
-    test: Rule
-    text: str
-
-    def __call__(self, _: object, field: attrs.Attribute[Any], value: Any) -> None:
-        if not self.test(value):
-            raise ValueError(f"{field.name}: {value!r}, {self.text}")
+def nearest(word: str, known: Iterable[str], sentence: str = ", did you mean {}?") -> str:
+    """`sentence` with the known word most like `word`, or an empty string."""
+    names = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(word.lower(), names, n=1, cutoff=0.6)
+    return sentence.format(names[close[0]]) if close else ""
 
 
-def _field(kept: Kept, default: Any, doc: str) -> Any:
-    return attrs.field(default=default, validator=kept, metadata={"doc": doc})
+def shown(value: Any) -> str:
+    """`value` as it stands in a file, cut short."""
+    try:
+        words = repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False, default=str)
+    except (RecursionError, ValueError):  # nested without end, or an integer of thousands of digits
+        words = f"a {type(value).__name__}"
+    return words if len(words) <= _LONGEST else words[: _LONGEST - 3] + "..."
+
+
+def fitted(cls: type, field: attrs.Attribute[Any], raw: Any) -> tuple[Any, str]:
+    """`raw` as the annotated type of a field of `cls`, and what it must be instead ("" where it fits)."""
+    value, wanted = _as_annotated(raw, _hints(cls)[field.name])
+    if wanted:
+        return raw, f"must be {wanted}"
+    rule: Rule = field.metadata["rule"]
+    return value, rule(value)
+
+
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
+def _as_annotated(value: Any, hint: Any) -> tuple[Any, str]:
+    """`value` as the annotated type, and what was wanted instead (empty if it fits)."""
+    if hint in (int, float):
+        fits = isinstance(value, Integral if hint is int else Real) and not isinstance(value, bool)
+        return (_number(value, hint), "") if fits else (value, "an integer" if hint is int else "a number")
+    if hint in (bool, str):
+        return value, "" if isinstance(value, hint) else "true or false" if hint is bool else "a string"
+    if typing.get_origin(hint) is tuple:
+        inner = typing.get_args(hint)[0]
+        fits = isinstance(value, list | tuple) and all(isinstance(v, inner) and not isinstance(v, bool) for v in value)
+        return (tuple(value), "") if fits else (value, "a list of " + ("strings" if inner is str else "integers"))
+    if isinstance(value, Mapping):
+        return {key: _as_annotated(number, float)[0] for key, number in value.items()}, ""
+    return value, "a table"
+
+
+def _number(value: Any, kind: type) -> Any:
+    try:
+        return kind(value)
+    except OverflowError:  # an integer beyond the largest float
+        return math.inf
+
+
+def _field(rule: Rule, default: Any, doc: str) -> Any:
+    return attrs.field(
+        default=default,
+        converter=attrs.Converter(_checked, takes_self=True, takes_field=True),
+        metadata={"doc": doc, "rule": rule},
+    )
+
+
+def _checked(raw: Any, spec: Any, field: attrs.Attribute[Any]) -> Any:
+    value, wrong = fitted(type(spec), field, raw)
+    if wrong:
+        raise SpecError(type(spec).__name__, [Problem(field.name, wrong, shown(raw))])
+    return value
 
 
 def number(
@@ -34,69 +100,79 @@ def number(
     *,
     above: float | None = None,
     at_least: float | None = None,
-    at_most: float = 1e18,
+    at_most: float = _UNBOUNDED,
     default: Any = attrs.NOTHING,
 ) -> Any:
     """A finite number within bounds (int or float by the annotation)."""
     low = above if above is not None else at_least if at_least is not None else -at_most
-    words = [f"must be > {above:g}"] if above is not None else [f"must be >= {low:g}"]
-    words.append(f"at most {at_most:g}")
-    text = words[0] if at_most == 1e18 else " and ".join(words)
 
-    def test(value: Any) -> bool:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            return False
-        return (value > low if above is not None else value >= low) and value <= at_most
+    def rule(value: Any) -> str:
+        if isinstance(value, float) and not math.isfinite(value):
+            return "must be finite"
+        if value < low or value == above:
+            return f"must be {'>=' if above is None else '>'} {low:g}"
+        return f"must be at most {at_most:g}" if value > at_most else ""
 
-    return _field(Kept(test, text + " and finite" if at_most == 1e18 else text), default, doc)
+    return _field(rule, default, doc)
 
 
 def text(doc: str, *, default: Any = attrs.NOTHING, required: bool = False) -> Any:
     """A string; with `required` it may not be empty."""
-    return _field(Kept(lambda v: isinstance(v, str) and bool(v.strip() or not required), "must not be empty"), default, doc)
+    return _field(lambda value: "must not be empty" if required and not value.strip() else "", default, doc)
 
 
 def flag(doc: str, *, default: Any = attrs.NOTHING) -> Any:
-    return _field(Kept(lambda v: isinstance(v, bool), "must be true or false"), default, doc)
+    """true or false."""
+    return _field(lambda _: "", default, doc)
 
 
 def choice(doc: str, *options: str, default: Any = attrs.NOTHING) -> Any:
     """One of a closed list of strings."""
-    return _field(Kept(lambda v: v in options, "must be one of " + ", ".join(options)), default, doc)
+    return _field(lambda value: "" if value in options else _one_of(value, options), default, doc)
+
+
+def _one_of(value: str, options: Iterable[str]) -> str:
+    return f"must be one of {', '.join(options)}{nearest(value, options)}"
 
 
 def number_format(doc: str, *, default: Any = attrs.NOTHING) -> Any:
+    """The name of a number format."""
     return choice(doc, *FORMATS, default=default)
 
 
-def by_format(doc: str, *, above: float = 0.0, default: Any = attrs.NOTHING) -> Any:
-    """A table from number format to a positive number, for example `{fp16 = 64, fp8 = 128}`."""
+def by_format(doc: str, *, default: Any = attrs.NOTHING) -> Any:
+    """A table from number format to a number above 0, for example `{fp16 = 64, fp8 = 128}`."""
 
-    def test(table: Any) -> bool:
-        return (
-            isinstance(table, Mapping)
-            and bool(table)
-            and all(key in FORMATS for key in table)
-            and all(
-                isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v) and v > above
-                for v in table.values()
-            )
-        )
+    def rule(table: Any) -> str:
+        if not table:
+            return "must not be empty"
+        for key, value in table.items():
+            if key not in FORMATS:
+                return f"{key} is no number format; {_one_of(key, FORMATS)}"
+            if not isinstance(value, float) or not 0.0 < value < _UNBOUNDED:
+                return f"{key} must be a finite number > 0"
+        return ""
 
-    text = f"must map number formats ({', '.join(FORMATS)}) to finite numbers > {above:g}"
-    return _field(Kept(test, text), default, doc)
+    return _field(rule, default, doc)
 
 
 def names(doc: str, *options: str, default: Any = attrs.NOTHING) -> Any:
     """A list of distinct strings, from a closed list when one is given."""
 
-    def test(value: Any) -> bool:
-        return (
-            isinstance(value, tuple)
-            and all(isinstance(v, str) and bool(v) for v in value)
-            and len(set(value)) == len(value)
-            and (not options or set(value) <= set(options))
-        )
+    def rule(value: Any) -> str:
+        if not all(value) or len(set(value)) < len(value):
+            return "must be distinct names"
+        unknown = [name for name in value if options and name not in options]
+        return f"{unknown[0]} is unknown; {_one_of(unknown[0], options)}" if unknown else ""
 
-    text = "must be distinct names" + (" from " + ", ".join(options) if options else "")
-    return _field(Kept(test, text), default, doc)
+    return _field(rule, default, doc)
+
+
+def ascending(doc: str, *, default: Any = attrs.NOTHING) -> Any:
+    """A list of whole numbers above 0, each larger than the one before."""
+
+    def rule(value: Any) -> str:
+        fine = value and value[0] > 0 and value[-1] <= 1e6 and all(a < b for a, b in pairwise(value))
+        return "" if fine else "must be ascending whole numbers > 0"
+
+    return _field(rule, default, doc)

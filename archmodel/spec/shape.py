@@ -45,33 +45,27 @@ class ShapeSpec:
     source: str = text("where the sizes come from", required=True)
 
 
-def shape_problems(shape: ShapeSpec, prefix: str = "model") -> list[Problem]:
+def shape_problems(shape: ShapeSpec) -> list[Problem]:
     """Rules between the fields of a shape."""
-    problems = []
-    kv_heads = shape.kv_heads or shape.heads
-    if shape.heads % kv_heads:
-        problems.append(Problem(f"{prefix}.kv_heads", f"must divide heads = {shape.heads}", str(kv_heads)))
-    if not shape.head_dim and shape.hidden % shape.heads:
-        problems.append(Problem(f"{prefix}.head_dim", f"missing, and hidden = {shape.hidden} is no multiple of heads = "
-                                f"{shape.heads}"))  # fmt: skip
-    if shape.experts and not shape.expert_intermediate:
-        problems.append(Problem(f"{prefix}.expert_intermediate", "must be > 0 where there are experts", "0"))
-    if shape.experts and not 0 < shape.experts_per_token <= shape.experts:
-        problems.append(
-            Problem(f"{prefix}.experts_per_token", f"must be 1 to experts = {shape.experts}", str(shape.experts_per_token))
-        )
-    if not shape.experts and (shape.experts_per_token or shape.expert_intermediate or shape.shared_intermediate):
-        problems.append(Problem(f"{prefix}.experts", "must be > 0 where other keys describe experts", "0"))
-    if shape.dense_layers > shape.layers:
-        problems.append(Problem(f"{prefix}.dense_layers", f"must be at most layers = {shape.layers}", str(shape.dense_layers)))
-    needs_dense = not shape.experts or shape.dense_layers > 0
-    if needs_dense and not shape.intermediate:
-        problems.append(Problem(f"{prefix}.intermediate", "must be > 0 where a layer is dense", "0"))
-    if shape.family == "decoder" and not shape.vocabulary:
-        problems.append(Problem(f"{prefix}.vocabulary", "must be > 0 for a decoder", "0"))
-    if not shape.vocabulary and not shape.patch_elements:
-        problems.append(Problem(f"{prefix}.patch_elements", "must be > 0 where there is no vocabulary", "0"))
-    return problems
+    experts, decoder = shape.experts > 0, shape.family == "decoder"
+    dense = not experts or shape.dense_layers > 0
+    rules = (
+        ("kv_heads", shape.heads % (shape.kv_heads or shape.heads) == 0, f"must divide heads = {shape.heads}"),
+        ("head_dim", shape.head_dim or shape.hidden % shape.heads == 0,
+         f"must be given, as hidden = {shape.hidden} is no multiple of heads = {shape.heads}"),
+        ("intermediate", shape.intermediate or not dense, "must be > 0 where a layer is dense"),
+        ("intermediate", dense or not shape.intermediate,
+         "must be 0 where every layer has experts, whose width is expert_intermediate"),
+        ("expert_intermediate", shape.expert_intermediate or not experts, "must be > 0 where there are experts"),
+        ("experts_per_token", 0 < shape.experts_per_token <= shape.experts or not experts,
+         f"must be 1 to experts = {shape.experts}"),
+        ("experts", experts or not (shape.experts_per_token or shape.expert_intermediate or shape.shared_intermediate
+                                    or shape.dense_layers), "must be > 0 where other keys describe experts"),
+        ("dense_layers", shape.dense_layers <= shape.layers, f"must be at most layers = {shape.layers}"),
+        ("vocabulary", shape.vocabulary or not decoder, "must be > 0 for a decoder"),
+        ("patch_elements", shape.vocabulary or shape.patch_elements or decoder, "must be > 0 where there is no vocabulary"),
+    )  # fmt: skip
+    return [Problem(f"model.{key}", rule, str(getattr(shape, key))) for key, kept, rule in rules if not kept]
 
 
 def expand(shape: ShapeSpec) -> ModelSpec:
@@ -86,12 +80,12 @@ def expand(shape: ShapeSpec) -> ModelSpec:
         qkv_bias=shape.bias,
         out_bias=shape.bias,
     )
-    common = {"mixer": attention, "norm_bias": shape.norm_bias, "parallel": shape.parallel, "norms": 1 if shape.parallel else 2}
+    layer = LayerSpec(mixer=attention, norm_bias=shape.norm_bias, parallel=shape.parallel, norms=1 if shape.parallel else 2)
     kinds: list[LayerSpec] = []
     dense_layers = shape.dense_layers if shape.experts else shape.layers
     if dense_layers:
         dense = FeedForwardSpec(intermediate=shape.intermediate, gated=shape.gated, bias=shape.bias)
-        kinds.append(LayerSpec(feed_forward=dense, **common))
+        kinds.append(attrs.evolve(layer, feed_forward=dense))
     if shape.experts:
         moe = MoeSpec(
             experts=shape.experts,
@@ -101,7 +95,7 @@ def expand(shape: ShapeSpec) -> ModelSpec:
             bias=shape.bias,
             shared_intermediate=shape.shared_intermediate,
         )
-        kinds.append(LayerSpec(moe=moe, **common))
+        kinds.append(attrs.evolve(layer, moe=moe))
     return ModelSpec(
         name=shape.name,
         family=shape.family,
