@@ -97,7 +97,7 @@ def granule_cycles(t: DramTiming, granule_byte: Floats, row_hit: Floats, write_s
         bus = bursts * t.burst + turnaround
         groups = bursts * t.ccd_l / t.bank_groups
         opening = max(bank_cycles(t, bursts, miss, write), miss * max(t.rrd, t.faw / 4.0))
-        refill = turnaround + turns * miss * (t.rp + t.rcd)  # the rows of the other direction open after a turn
+        refill = turnaround + turns * miss * t.rcd  # rows of the other direction open after the turn
         cycles[i] = rows * max(bus, groups, opening + refill) / (1.0 - refresh_share(t))
     return cycles
 
