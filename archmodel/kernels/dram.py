@@ -92,7 +92,7 @@ def granule_cycles(t: DramTiming, granule_byte: Floats, row_hit: Floats, write_s
         write, miss = write_share[i], 1.0 - row_hit[i]
         rows = max(1.0, granule_byte[i] / t.page_byte)
         bursts = np.ceil(granule_byte[i] / rows / t.burst_byte)
-        turns = bursts * write / t.write_batch if write < 1.0 else 0.0
+        turns = bursts * min(write, 1.0 - write) / t.write_batch
         turnaround = turns * (t.bus_gap + t.wtr + t.cl)
         bus = bursts * t.burst + turnaround
         groups = bursts * t.ccd_l / t.bank_groups
