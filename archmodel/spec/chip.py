@@ -54,7 +54,7 @@ class GpuSpec:
     overlap_exponent: float = number("how sharply the slowest limit wins; large is a plain maximum", at_least=1,
                                      at_most=64, default=4.0)  # fmt: skip
     matrix_efficiency: float = number("share of the matrix peak inside a matmul's main loop", above=0, at_most=1, default=0.9)
-    matmul_stream_efficiency: float = number("share of the memory stream that a matmul keeps up", above=0, at_most=1, default=0.9)
+    matmul_stream_efficiency: float = number("share of the memory stream that a matmul keeps", above=0, at_most=1, default=0.9)
     attention_efficiency: float = number("share of the matrix peak in fused attention", above=0, at_most=1, default=0.6)
     vector_efficiency: float = number("share of the vector and exp peak inside a kernel", above=0, at_most=1, default=0.4)
     dequantise_flop: float = number("vector operations to widen one stored weight inside a matmul", at_least=0, default=4.0)

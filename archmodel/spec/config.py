@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from archmodel.errors import Problem, SpecError
-from archmodel.spec.reader import read_text
+from archmodel.spec.reader import read_text, shown
 
 #: the name used here -> the names that families of models give the same thing
 ALIASES: dict[str, tuple[str, ...]] = {
@@ -60,15 +60,6 @@ def read_json(path: str | Path) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise SpecError(file, [Problem("file", "must hold one JSON object", shown(table))])
     return table
-
-
-def shown(value: Any) -> str:
-    """`value` as it stands in the file, cut short."""
-    try:
-        words = json.dumps(value, ensure_ascii=False, default=repr)
-    except (RecursionError, ValueError):
-        words = f"a {type(value).__name__}"
-    return words if len(words) <= 80 else words[:77] + "..."
 
 
 class Config:

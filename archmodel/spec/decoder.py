@@ -7,9 +7,10 @@ from typing import Any
 
 import attrs
 
-from archmodel.spec.config import Config, shown
+from archmodel.spec.config import Config
 from archmodel.spec.model import FeedForwardSpec, LayerSpec, Mixer, ModelSpec, MoeSpec
 from archmodel.spec.patterns import MOST_LAYERS, full, never, no_shared
+from archmodel.spec.reader import shown
 
 MASKS = ("full_attention", "sliding_attention")
 

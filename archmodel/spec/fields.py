@@ -37,7 +37,7 @@ def nearest(word: str, known: Iterable[str], sentence: str = ", did you mean {}?
 def shown(value: Any) -> str:
     """`value` as it stands in a file, cut short."""
     try:
-        words = repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False, default=str)
+        words = json.dumps(value, ensure_ascii=False, default=str)
     except (RecursionError, ValueError):  # nested without end, or an integer of thousands of digits
         words = f"a {type(value).__name__}"
     return words if len(words) <= _LONGEST else words[: _LONGEST - 3] + "..."

@@ -13,12 +13,12 @@ from typing import Any
 import attrs
 
 from archmodel.errors import Problem, SpecError
-from archmodel.spec.config import Config, read_json, shown
+from archmodel.spec.config import Config, read_json
 from archmodel.spec.decoder import decoder, refuse_others
 from archmodel.spec.encoders import ENCODERS, WRAPPERS, encoder
 from archmodel.spec.families import DECODERS
 from archmodel.spec.model import ModelSpec
-from archmodel.spec.reader import nearest
+from archmodel.spec.reader import nearest, shown
 
 #: every `model_type` that is read
 MODEL_TYPES = (*DECODERS, *ENCODERS, *WRAPPERS)
