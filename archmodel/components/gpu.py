@@ -65,6 +65,7 @@ def _cores(spec: GpuSpec, around: Surroundings, *, efficiency: float, floor_us: 
     return mm.Cores(
         cores=float(spec.cores),
         tile_sizes=np.array(spec.tile_sizes, dtype=np.float64),
+        context_tile=float(spec.attention_tile),
         accumulator_byte=spec.accumulator_kib * KIB,
         core_buffer_byte=spec.core_buffer_kib * KIB,
         matrix_efficiency=float(efficiency),
@@ -80,7 +81,7 @@ def _cores(spec: GpuSpec, around: Surroundings, *, efficiency: float, floor_us: 
         floor=floor_us * 1e-6 * clock_hz,
         extra_floor=spec.kernel_floor_us * 1e-6 * clock_hz,
         ramp=ramp_us * 1e-6 * clock_hz,
-        vector_ramp=spec.kernel_ramp_us * 1e-6 * clock_hz,
+        vector_ramp=spec.attention_vector_ramp_us * 1e-6 * clock_hz,
         latency=around.memory_latency_s * clock_hz,
     )
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archmodel.kernels import kernel
-from archmodel.kernels.limits import kept_fraction, smooth_maximum
-from archmodel.kernels.matmul import BUFFER, DURATION, FEED, FIXED, MATRIX, MEMORY, PARTIAL_BYTE, VECTOR, Cores, Scalars
+from archmodel.kernels.limits import kept_fraction
+from archmodel.kernels.matmul import BUFFER, DURATION, FEED, FIXED, MATRIX, MEMORY, PARTIAL_BYTE, VECTOR, Cores, Scalars, join
 
 Floats = NDArray[np.float64]
 
@@ -88,8 +88,12 @@ def time_tile(core: Cores, shape: Floats, width: Floats, plan: Scalars, out: Flo
     out[FEED] = keys * key_byte / core.feed_byte
     out[BUFFER] = (fetched + query_byte + 2.0 * partial) / core.cache_byte_per_cycle
     out[MEMORY] = traffic / min(bandwidth, active * core.stream_byte)
-    extra = (2.0 if materialised > 0.0 else 0.0) + (1.0 if split > 1.0 else 0.0)
-    out[FIXED] = core.latency + core.floor + extra * core.extra_floor + waves * (core.vector_ramp if scalar else core.ramp)
+    ramp = core.vector_ramp if scalar else core.ramp
+    # the last core to finish a split row adds up the parts: one ramp more
+    start = core.latency + core.floor + (2.0 if split > 1.0 else 1.0) * ramp
+    start += 2.0 * core.extra_floor if materialised > 0.0 else 0.0
+    out[FIXED] = start + (waves - 1.0) * ramp
+    out[DURATION] = join(core, out, start)
     out[BUFFER_READ] = fetched + query_byte + partial
     out[BUFFER_WRITE] = partial
     out[TILE], out[SPLIT] = tile, split
@@ -123,6 +127,24 @@ def fits(core: Cores, tile: float, shape: Floats, width: Floats) -> bool:
 
 
 @kernel
+def candidate(core: Cores, index: int, shape: Floats, width: Floats, packed: float) -> float:
+    """Rows of the `index`-th tile to try, 0 for the vector lanes, or -1 for none.
+
+    A lone query row may run on the vector lanes; stacked rows try every tile; other queries have one tile size.
+    """
+    rows, smallest = shape[1] * packed, core.tile_sizes[0]
+    if index == 0:
+        return 0.0 if rows <= 1.0 else -1.0
+    if shape[1] > PACKED_TOKENS and packed <= 1.0:
+        chosen = core.context_tile if fits(core, core.context_tile, shape, width) else smallest
+        return chosen if index == 1 else -1.0
+    tile = core.tile_sizes[index - 1]
+    if (tile >= 2.0 * rows and tile > smallest) or not fits(core, tile, shape, width):
+        return -1.0
+    return float(tile)
+
+
+@kernel
 def attention(core: Cores, shape: Floats, width: Floats, rate: Floats, bandwidth: Floats, reuse_byte: Floats) -> Floats:
     """Time and traffic of attention, one row each.
 
@@ -139,7 +161,7 @@ def attention(core: Cores, shape: Floats, width: Floats, rate: Floats, bandwidth
             come from memory.
 
     Returns:
-        (rows, COLUMNS): cycles under each limit, their smooth maximum plus the fixed part as DURATION, bytes at memory by
+        (rows, COLUMNS): cycles in all (DURATION) and under each limit, FIXED being what no bandwidth shortens; bytes at memory by
         operand and at the cache, MACs, exponentials, and the tile and split chosen. Empty rows are all zero.
 
     Source: Dao, "FlashAttention-2" (2023) for the context pipeline, "Flash-Decoding" (2023) for the split along KV.
@@ -154,26 +176,15 @@ def attention(core: Cores, shape: Floats, width: Floats, rate: Floats, bandwidth
         count_work(core, size, width[row], reuse_byte[row], trial)
         traffic = trial[KV_READ] + trial[KV_WRITE] + trial[Q_BYTE] + trial[SCORE_BYTE] + trial[O_BYTE]
         packed = size[3] / size[4] if size[1] <= PACKED_TOKENS or size[9] > 0.0 else 1.0
-        rows = size[1] * packed
-        for index in range(-1, core.tile_sizes.size):
-            tile = core.tile_sizes[index] if index >= 0 else 0.0
-            if index < 0:
-                if rows > packed:
-                    continue
-                heads = 1.0
-            else:
-                heads = packed
-                if (tile >= 2.0 * rows and index > 0) or not fits(core, tile, size, width[row]):
-                    continue
-            split, units = 1.0, ceil(size[1] * heads / max(tile, 1.0)) * size[0] * size[3] / heads
-            while split == 1.0 or (size[2] >= 2.0 * KEY_STEP * split and units * split <= 8.0 * core.cores):
-                plan = (tile, split, heads, bandwidth[row], rate[row], traffic)
-                time_tile(core, size, width[row], plan, trial)
-                best = result[row, DURATION]
-                trial[DURATION] = trial[FIXED] + smooth_maximum(
-                    trial[MATRIX], trial[VECTOR], trial[FEED], trial[BUFFER], trial[MEMORY], core.overlap_exponent
-                )
-                if best == 0.0 or trial[DURATION] < best:
+        for index in range(core.tile_sizes.size + 1):
+            tile = candidate(core, index, size, width[row], packed)
+            if tile < 0.0:
+                continue
+            split, units = 1.0, ceil(size[1] * packed / max(tile, 1.0)) * size[0] * size[3] / packed
+            most = size[2] / (2.0 * KEY_STEP) if size[1] <= PACKED_TOKENS or size[9] > 0.0 else 0.0
+            while split == 1.0 or (split <= most and units * split <= 8.0 * core.cores):
+                time_tile(core, size, width[row], (tile, split, packed, bandwidth[row], rate[row], traffic), trial)
+                if result[row, DURATION] == 0.0 or trial[DURATION] < result[row, DURATION]:
                     result[row] = trial
                 split *= 2.0
         result[row, BUFFER_READ] += result[row, KV_WRITE] + result[row, O_BYTE]

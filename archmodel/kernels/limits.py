@@ -6,16 +6,16 @@ from archmodel.kernels import kernel
 
 
 @kernel
-def smooth_maximum(a: float, b: float, c: float, d: float, e: float, exponent: float) -> float:
-    """Power mean of five limits >= 0 in one unit: never below the largest, close to it where one dominates.
+def smooth_maximum(a: float, b: float, c: float, exponent: float) -> float:
+    """Power mean of three limits >= 0 in one unit: never below the largest, close to it where one dominates.
 
     Pipelines that overlap hide the shorter ones only in part; a large `exponent` hides them fully.
     """
-    top = max(a, b, c, d, e)
+    top = max(a, b, c)
     if top <= 0.0:
         return 0.0
     total = 0.0
-    for limit in (a, b, c, d, e):
+    for limit in (a, b, c):
         if limit > 0.0:
             total += (limit / top) ** exponent
     return float(top * total ** (1.0 / exponent))

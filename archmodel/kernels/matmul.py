@@ -34,6 +34,7 @@ class Cores(NamedTuple):
 
     cores: float
     tile_sizes: Floats  # ascending candidate edges of an output tile
+    context_tile: float  # query rows of a tile of context attention
     accumulator_byte: float  # of one core, for the FP32 output tile
     core_buffer_byte: float  # of one core, for operand tiles in flight
     matrix_efficiency: float
@@ -75,6 +76,13 @@ def memory_traffic(core: Cores, size: Scalars, tile: Scalars, resident: float, r
 
 
 @kernel
+def join(core: Cores, limits: Floats, start: float) -> float:
+    """Cycles of a kernel from its `limits`: the cores fill and drain between waves; cache and memory stream meanwhile."""
+    work = smooth_maximum(limits[MATRIX], limits[VECTOR], limits[FEED], core.overlap_exponent)
+    return start + smooth_maximum(limits[FIXED] - start + work, limits[BUFFER], limits[MEMORY], core.overlap_exponent)
+
+
+@kernel
 def time_tile(core: Cores, shape: Floats, width: Floats, plan: Scalars, out: Floats) -> None:
     """Fill `out` (COLUMNS,) for one candidate `plan` = (tile_m, tile_n, split, memory bytes a cycle, reuse, rate)."""
     m, n, k, count = shape
@@ -99,7 +107,9 @@ def time_tile(core: Cores, shape: Floats, width: Floats, plan: Scalars, out: Flo
     out[MEMORY] = traffic / min(bandwidth, active * core.stream_byte)
     # a tile's result leaves after its main loop, and a second kernel adds up the parts of a split k
     drain = min(m, tile_m) * min(n, tile_n) * output_byte / core.feed_byte
-    out[FIXED] = core.latency + core.floor + (core.extra_floor if split > 1.0 else 0.0) + waves * (core.ramp + drain)
+    start = core.latency + core.floor + (core.extra_floor if split > 1.0 else 0.0) + core.ramp + drain
+    out[FIXED] = start + (waves - 1.0) * (core.ramp + drain)
+    out[DURATION] = join(core, out, start)
     out[A_BYTE], out[B_BYTE], out[C_BYTE] = a_traffic * count, b_traffic * count, c_traffic * count
     out[BUFFER_READ] = fetched + partial + c_traffic * count
     out[BUFFER_WRITE] = c_byte * count + partial + (a_traffic + b_traffic) * count
@@ -131,7 +141,7 @@ def matmul(core: Cores, shape: Floats, width: Floats, rate: Floats, bandwidth: F
             A and C stay in the cache as far as they fit: the neighbouring operations have them there.
 
     Returns:
-        (rows, COLUMNS): cycles under each limit, their smooth maximum plus the fixed part as DURATION, bytes at memory
+        (rows, COLUMNS): cycles in all (DURATION) and under each limit, FIXED being what no bandwidth shortens; bytes at memory
         and at the cache, and the tile chosen. Rows with an empty dimension are all zero.
 
     Source: wave quantisation and tiling as in NVIDIA's "Matrix Multiplication Background" guide (2023). Ignored: bank
@@ -155,13 +165,7 @@ def matmul(core: Cores, shape: Floats, width: Floats, rate: Floats, bandwidth: F
                 ):
                     plan = (tile_m, tile_n, split, bandwidth[row], reuse_byte[row], rate[row])
                     time_tile(core, shape[row], width[row], plan, trial)
-                    best = result[row, DURATION]
-                    bound = trial[FIXED] + max(trial[MATRIX], trial[VECTOR], trial[FEED], trial[BUFFER], trial[MEMORY])
-                    if best == 0.0 or bound < best:
-                        trial[DURATION] = trial[FIXED] + smooth_maximum(
-                            trial[MATRIX], trial[VECTOR], trial[FEED], trial[BUFFER], trial[MEMORY], core.overlap_exponent
-                        )
-                        if best == 0.0 or trial[DURATION] < best:
-                            result[row] = trial
+                    if result[row, DURATION] == 0.0 or trial[DURATION] < result[row, DURATION]:
+                        result[row] = trial
                     split *= 2.0
     return result
