@@ -7,7 +7,7 @@ from functools import cached_property
 import attrs
 import numpy as np
 
-from archmodel.components import power
+from archmodel.components import link, memory, power
 from archmodel.costs import Floats
 from archmodel.kernels.timeline import CONVERSION, DISPATCH, HOST, MEMORY, SYNCHRONISATION, TRANSFER
 from archmodel.layers import Group, Setting, Step, entry_template, exit_template, layer_template
@@ -63,6 +63,7 @@ class Result:
     steps: tuple[StepResult, ...]
     residency: Residency
     integration_error_fraction: float
+    widened: tuple[tuple[str, str, str, str], ...]  # operation, unit, format asked for, format computed in
 
     @property
     def first(self) -> StepResult:
@@ -87,12 +88,15 @@ class Result:
         return self.decode_s / further if further > 0 else None
 
     @property
-    def output_tokens(self) -> int:
-        return self.workload.request.batch * self.workload.request.output_tokens
+    def tokens(self) -> int:
+        """What throughput and efficiency count: generated tokens; of an encoder, the tokens that it reads."""
+        request = self.workload.request
+        return request.batch * (request.output_tokens or request.input_tokens)
 
     @property
     def output_tokens_per_s(self) -> float:
-        return self.output_tokens / self.total_s
+        """`tokens` over the whole time, prefill included."""
+        return self.tokens / self.total_s
 
     @property
     def input_tokens_per_s(self) -> float:
@@ -149,7 +153,7 @@ class Result:
 
     @property
     def tokens_per_joule(self) -> float:
-        return self.output_tokens / self.total_j
+        return self.tokens / self.total_j
 
     @property
     def phases(self) -> tuple[str, ...]:
@@ -188,6 +192,18 @@ class Result:
         seconds = self.table.costs.utilisation * self.table.timeline.duration_s * (self.table.owner == number)
         return min(1.0, sum(step.weight * float(seconds @ step.count) for step in self.steps) / self.total_s)
 
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know about this run: substitutions, spilling, limits passed."""
+        notes = [f"{name} asks for {wanted}, which {unit} has not: computed in {taken}"
+                 for name, unit, wanted, taken in self.widened]  # fmt: skip
+        if self.residency.spilled_fraction:
+            notes.append(f"{self.residency.spilled_fraction:.1%} of the weights are spilled to {self.residency.spill_tier}")
+        limit = self.chip.power.limit_w
+        if limit and self.power_w > limit:
+            notes.append(f"mean power {self.power_w:.0f} W is above the limit of {limit:.0f} W: a real chip would lower its clock")
+        return tuple(notes)
+
     def bottleneck(self, phase: str) -> str:
         """The segment that takes most of a phase, and for memory the tier that is busiest."""
         segments = self.phase_segments_s(phase)
@@ -221,7 +237,8 @@ def evaluate(chip: ChipSpec, workload: WorkloadSpec, *, every_token: bool = Fals
         for sample, chains in zip(samples, planned, strict=True)
     )
     error = _integration_error(samples, steps)
-    return Result(chip, workload, precision, soc, table, steps, residency, error)
+    widened = tuple(dict.fromkeys(change for piece in pieces for change in piece.widened))
+    return Result(chip, workload, precision, soc, table, steps, residency, error, widened)
 
 
 Chain = list[tuple[Piece, int]]
@@ -280,11 +297,11 @@ def _row_energy_j(soc: Soc, table: Table) -> dict[str, Floats]:
         for part, value in power.unit_energy_j(unit, table.costs, table.rows.compute_format).items():
             out[f"{name}_{part}"] = value * mine
     for column, name in enumerate(soc.shared):
-        byte = table.byte[:, column]
+        byte, written = table.byte[:, column], table.written_byte[:, column]
         if name in soc.tiers:
-            out[name] = power.tier_energy_j(soc.tiers[name], byte, table.written_byte[:, column])
+            out[name] = memory.energy_j(soc.tiers[name], byte - written, written)
         else:
-            out[name] = power.link_energy_j(soc.links[name], byte)
+            out[name] = link.energy_j(soc.links[name], byte)
     if soc.control:
         out[soc.control[0]] = power.control_energy_j(soc.control[1], table.commands)
     return out

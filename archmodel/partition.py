@@ -42,6 +42,7 @@ class Piece:
     name: str
     records: tuple[dict[str, Any], ...]
     exit: int  # record whose end passes the residual stream on
+    widened: tuple[tuple[str, str, str, str], ...] = ()  # operation, unit, format asked for, format computed in
 
 
 class _Placer:
@@ -52,6 +53,7 @@ class _Placer:
         self.records: list[dict[str, Any]] = []
         self.at: dict[int, int] = {}  # template index -> index of the record that yields its result
         self.crossed: dict[tuple[int, str, float], int] = {}
+        self.widened: list[tuple[str, str, str, str]] = []
         self.stream = STREAM  # record that yields what enters the template, where the piece itself makes it
         self.stream_owner = soc.owner("vector", "norm")
 
@@ -79,7 +81,7 @@ class _Placer:
                 after = tuple(self._bring(i, owner) for i in record["after"])
                 self.at[index] = self._unit(record, owner, after)
         last = self._to_stream(self.at[len(self.template.records) - 1])
-        return Piece(self.template.name, tuple(self.records), last)
+        return Piece(self.template.name, tuple(self.records), last, tuple(self.widened))
 
     def _unit(self, record: dict[str, Any], owner: str, after: tuple[int, ...]) -> int:
         before = next((i for i in after if i != STREAM), STREAM)
@@ -92,6 +94,8 @@ class _Placer:
         """A matmul with its operands in the format that the owner computes in, quantised before they travel."""
         wanted = FORMATS[record["compute_format"]]
         compute = self.soc.compute_format(owner, wanted, record["name"])
+        if compute != wanted:
+            self.widened.append((record["name"], owner, wanted, compute))
         narrow = element_bytes(compute) < self.setting.activation_byte
         after = tuple(self._bring(i, owner, compute if narrow else "") for i in record["after"])
         changed = {"compute_format": FORMATS.index(compute)}
@@ -143,7 +147,7 @@ class _Placer:
         """The residual stream goes on from the unit that holds it between layers."""
         if self.template.name == "exit":
             return node
-        return self.cross(node, self.stream_owner, self.setting.tokens * self.setting.model.hidden * self.setting.activation_byte)
+        return self.cross(node, self.stream_owner, self._result_byte(STREAM))
 
     def cross(self, node: int, owner: str, byte: float) -> int:
         """Move a result to `owner`: transfer over the links on the way, synchronisation, layout conversion."""
@@ -168,10 +172,9 @@ class _Placer:
         """A transfer; the slowest link of the route runs it, every link on the way carries its bytes."""
         route = self.soc.route(source, target)
         specs = [self.soc.links[link] for link in route]
-        slowest = min(range(len(route)), key=lambda i: links.payload_byte_per_s(specs[i]))
-        latency = 1e-9 * sum(spec.latency_ns for i, spec in enumerate(specs) if i != slowest)
+        slowest = min(route, key=lambda link: links.payload_byte_per_s(self.soc.links[link]))
         return self.add(
-            name, route[slowest], CLASS_TRANSFER, after, lies=target, duration_s=latency + float(links.transfer_s(specs[slowest], byte)),
+            name, slowest, CLASS_TRANSFER, after, lies=target, duration_s=float(links.path_transfer_s(specs, byte)),
             moved=dict.fromkeys(route, byte), read_byte=byte, write_byte=byte,
         )  # fmt: skip
 
@@ -229,14 +232,18 @@ def place_exit(soc: Soc, setting: Setting, template: Template) -> Piece:
         return piece
     node = piece.exit
     source = placer.lies(node)
-    byte = setting.step.sequences * _TOKEN_ID_BYTE
+    sequences = sum(group.sequences for group in setting.groups)
+    byte = sequences * _TOKEN_ID_BYTE
     if setting.model.family == "encoder":
-        byte = setting.step.sequences * setting.model.hidden * setting.activation_byte
+        byte = sequences * setting.model.hidden * setting.activation_byte
     if soc.control:
         name, control = soc.control
         node = placer.transfer("collect", source, name, (node,), byte)
         seconds = control.completion_cycles / (control.clock_ghz * 1e9)
         node = placer.add("complete", name, CLASS_SYNCHRONISATION, (node,), duration_s=seconds)
+        trapped = sequences / setting.step.sequences * control.exceptions_per_step * control.exception_cycles / (control.clock_ghz * 1e9)
+        if trapped > 0.0:
+            node = placer.add("exceptions", name, CLASS_SYNCHRONISATION, (node,), duration_s=trapped)
         source = name
     node = placer.transfer("chip_to_host", source, soc.host[0], (node,), byte)
-    return Piece(template.name, tuple(placer.records), node)
+    return attrs.evolve(piece, records=tuple(placer.records), exit=node)

@@ -70,8 +70,11 @@ def tabulate(soc: Soc, residency: Residency, pieces: Sequence[Piece]) -> tuple[T
     duration = np.where(rows.kind >= 0, costs.duration_s, fixed)
     byte, written = _traffic(soc, residency, rows, owner, costs, records)
     event_class = np.array([record["event_class"] for record in records], dtype=np.int64)
+    # a full-duplex link is as busy as its busier direction
+    duplex = np.array([name in soc.links and soc.links[name].duplex == "full" for name in soc.shared])
+    busiest = np.where(duplex, np.maximum(byte - written, written), byte)
     with np.errstate(divide="ignore", invalid="ignore"):
-        usage = np.where(duration[:, None] > 0.0, byte / (duration[:, None] * soc.shared_byte_per_s), 0.0)
+        usage = np.where(duration[:, None] > 0.0, busiest / (duration[:, None] * soc.shared_byte_per_s), 0.0)
     dispatch, commands = _dispatch(soc, rows, event_class)
     timeline = RowTable(owner, duration, dispatch, event_class, _compute_share(costs), np.minimum(usage, 1.0))
     return Table(rows, owner, costs, byte, written, timeline, commands, fixed), index
@@ -161,40 +164,84 @@ def _dispatch(soc: Soc, rows: Rows, event_class: Ints) -> tuple[Floats, Floats]:
     return np.where(on_unit & (rows.fused == 0), soc.chip.software.kernel_gap_us * 1e-6, 0.0), np.zeros(len(rows))
 
 
-def run(soc: Soc, table: Table, chains: Sequence[Sequence[tuple[Piece, Ints, int]]]) -> Program:
+Chain = Sequence[tuple[Piece, Ints, int]]
+
+
+def run(soc: Soc, table: Table, chains: Sequence[Chain]) -> Program:
     """Timeline of a step. `chains` holds, for each micro-batch, its pieces in order with their rows and layer."""
-    rows: list[Ints] = []
-    counts: list[Ints] = []
-    deps: list[Ints] = []
-    layers: list[Ints] = []
-    offset = 0
-    exits = [STREAM] * len(chains)
-    shapes: dict[int, tuple[Ints, Ints]] = {}
-    for position in range(max(len(chain) for chain in chains)):
-        for number, chain in enumerate(chains):
-            if position >= len(chain):
-                continue
-            piece, index, layer = chain[position]
-            if id(piece) not in shapes:
-                shapes[id(piece)] = _local_deps(piece)
-            count, dep = shapes[id(piece)]
-            deps.append(np.where(dep == STREAM, exits[number], dep + offset))
-            counts.append(count)
-            rows.append(index)
-            layers.append(np.full(len(index), layer))
-            exits[number] = offset + piece.exit
-            offset += len(index)
-    all_deps, all_counts = np.concatenate(deps), np.concatenate(counts)
-    real = all_deps >= 0
-    owners = np.repeat(np.arange(offset), all_counts)
-    starts = np.concatenate([[0], np.cumsum(np.bincount(owners[real], minlength=offset))])
-    events = Events(np.concatenate(rows), starts.astype(np.int64), all_deps[real])
+    parts = [_chained(soc, chain) for chain in chains]
+    events, layer = parts[0].events, parts[0].layer
+    if len(parts) > 1:
+        events, layer = _interleaved(parts)
     control = soc.resources.index(soc.control[0]) if soc.control else -1
     queue = soc.control[1].queue_commands if soc.control else 0
     simulated = simulate(events, table.timeline, Dispatcher(control, queue, len(soc.resources)))
-    return Program(events, simulated, np.concatenate(layers))
+    return Program(events, simulated, layer)
 
 
-def _local_deps(piece: Piece) -> tuple[Ints, Ints]:
+@attrs.frozen(eq=False)
+class _Chained:
+    """Events of one micro-batch in order; `stage` counts the changes of unit before each."""
+
+    events: Events
+    layer: Ints
+    stage: Ints
+
+
+def _chained(soc: Soc, chain: Chain) -> _Chained:
+    rows, counts, deps, layers, stages = [], [], [], [], []
+    offset, stage, last = 0, 0, STREAM
+    shapes: dict[int, tuple[Ints, Ints, Ints]] = {}
+    for piece, index, layer in chain:
+        if id(piece) not in shapes:
+            shapes[id(piece)] = _local(soc, piece)
+        count, dep, local_stage = shapes[id(piece)]
+        rows.append(index)
+        counts.append(count)
+        deps.append(np.where(dep == STREAM, last, dep + offset))
+        layers.append(np.full(len(index), layer))
+        stages.append(local_stage + stage)
+        stage += int(local_stage[piece.exit])
+        last = offset + piece.exit
+        offset += len(index)
+    return _Chained(_events(rows, counts, deps), np.concatenate(layers), np.concatenate(stages))
+
+
+def _events(rows: Sequence[Ints], counts: Sequence[Ints], deps: Sequence[Ints]) -> Events:
+    """Events from parts in order; a dependency on nothing (STREAM at the start) is dropped."""
+    row, dep, count = np.concatenate(rows), np.concatenate(deps), np.concatenate(counts)
+    real = dep >= 0
+    kept = np.bincount(np.repeat(np.arange(len(row)), count)[real], minlength=len(row))
+    return Events(row, np.concatenate([[0], np.cumsum(kept)]).astype(np.int64), dep[real])
+
+
+def _local(soc: Soc, piece: Piece) -> tuple[Ints, Ints, Ints]:
+    """Of a piece: dependencies per record, the dependencies one after the other, and the stage of each record."""
     counts = np.array([len(record["after"]) for record in piece.records], dtype=np.int64)
-    return counts, np.array([i for record in piece.records for i in record["after"]], dtype=np.int64)
+    flat = np.array([i for record in piece.records for i in record["after"]], dtype=np.int64)
+    stage: list[int] = []
+    unit: list[str] = []
+    for record in piece.records:
+        before = [(stage[i], unit[i]) for i in record["after"] if i != STREAM]
+        owner = str(record["owner"]) if record["owner"] in soc.units else ""
+        reached, at = max(before, default=(0, owner))
+        stage.append(reached + (bool(owner) and bool(at) and owner != at))
+        unit.append(owner or at)
+    return counts, flat, np.array(stage, dtype=np.int64)
+
+
+def _interleaved(parts: Sequence[_Chained]) -> tuple[Events, Ints]:
+    """One program of all micro-batches, each a stage behind the one before, so that unlike units work at once."""
+    number = np.repeat(np.arange(len(parts)), [len(part.layer) for part in parts])
+    stage = np.concatenate([part.stage for part in parts])
+    order = np.lexsort((np.arange(len(number)), -number, stage + number))
+    place_of = np.empty_like(order)
+    place_of[order] = np.arange(len(order))
+    offsets = np.cumsum([0] + [len(part.layer) for part in parts[:-1]])
+    row = np.concatenate([part.events.row for part in parts])
+    dep = place_of[np.concatenate([part.events.dep + offset for part, offset in zip(parts, offsets, strict=True)])]
+    counts = np.concatenate([np.diff(part.events.dep_start) for part in parts])
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    pieces = [dep[starts[e] : starts[e + 1]] for e in order]
+    dep_start = np.concatenate([[0], np.cumsum(counts[order])]).astype(np.int64)
+    return Events(row[order], dep_start, np.concatenate(pieces)), np.concatenate([p.layer for p in parts])[order]

@@ -119,8 +119,10 @@ class Soc:
         return float(min(self.shared_byte_per_s[self.shared.index(name)] for name in names))
 
     def path_latency_s(self, unit: str, tier: str) -> float:
-        """First-byte latency [s]: the tier's own and one way over each link."""
-        return 1e-9 * (self.tiers[tier].latency_ns + sum(self.links[name].latency_ns for name in self.route(unit, tier)))
+        """First-byte latency [s]: a miss in the unit's buffer, one way over each link, and the tier's own."""
+        passed = {self.units[unit].buffer, tier}
+        ways = sum(links.latency_s(self.links[name]) for name in self.route(unit, tier))
+        return ways + 1e-9 * sum(self.tiers[name].latency_ns for name in passed)
 
     def owner(self, role: str, capability: str) -> str:
         """Block that runs operations of `role` which need `capability`. Raises MappingError where none can."""

@@ -123,7 +123,7 @@ def test_u25_u26_capacity_takes_all_experts_and_compute_the_chosen() -> None:
     mixtral, qwen = model("Mixtral-8x7B-v0.1"), model("Qwen1.5-MoE-A2.7B")
     assert sizes.total_parameters(mixtral) == 46_702_792_704
     assert sizes.active_parameters(mixtral) == 12_879_925_248
-    int8 = PrecisionSpec(weights="int8", embedding="int8", activations="int8")
+    int8 = PrecisionSpec(weights="int8")
     assert sizes.weight_bytes(qwen, int8) == 14_315_784_192
     assert sizes.active_parameters(qwen) == 2_689_173_504
 

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from archmodel.components import memory
 from archmodel.costs import Costs, Floats
-from archmodel.spec.chip import Block, ControlSpec, DramSpec, GpuSpec, HostSpec, LinkSpec, NpuSpec, PowerSpec, SramSpec
+from archmodel.spec.chip import Block, ControlSpec, GpuSpec, HostSpec, NpuSpec, PowerSpec
 from archmodel.units import FORMATS
 
 _PJ = 1e-12
@@ -31,23 +30,6 @@ def unit_energy_j(unit: GpuSpec | NpuSpec, costs: Costs, compute_format: Ints) -
         "vector": costs.vector_flop * unit.vector_energy_pj_per_flop * _PJ,
         "operand": costs.buffer_read_byte * _BITS * unit.operand_energy_pj_per_bit * _PJ,
     }
-
-
-def tier_energy_j(tier: SramSpec | DramSpec, byte: Floats, written_byte: Floats) -> Floats:
-    """Dynamic energy [J] of moving `byte` bytes at a tier, `written_byte` of them written; shape as given.
-
-    DRAM adds the rows that a stream of these bytes opens.
-    """
-    if isinstance(tier, SramSpec):
-        read = (byte - written_byte) * tier.read_energy_pj_per_bit
-        return np.asarray((read + written_byte * tier.write_energy_pj_per_bit) * _BITS * _PJ)
-    activations = memory.row_activations(tier, byte)
-    return np.asarray(byte * _BITS * tier.energy_pj_per_bit * _PJ + activations * tier.activation_energy_nj * _NJ)
-
-
-def link_energy_j(link: LinkSpec, byte: Floats) -> Floats:
-    """Dynamic energy [J] of `byte` payload bytes over a link."""
-    return np.asarray(byte * _BITS * link.energy_pj_per_bit * _PJ)
 
 
 def control_energy_j(control: ControlSpec, commands: Floats) -> Floats:

@@ -217,8 +217,8 @@ def simulate(events: Events, table: RowTable, dispatcher: Dispatcher) -> Simulat
                 cause = previous_end[r]
                 if last >= 0 and (cause < 0 or end[last] >= end[cause]):
                     cause = last
-                if dispatched[e] > 0.0 and (cause < 0 or dispatched[e] > end[cause]):
-                    cause = WAIT_DISPATCH
+                if now > 0.0 and (cause < 0 or end[cause] < now):
+                    cause = WAIT_DISPATCH  # of its own command, or the control core was dispatching another
                 wait[e] = cause
                 if dispatched[e] >= 0.0:
                     queued[r] -= 1

@@ -1,0 +1,84 @@
+"""Seeded random chips and workloads that evaluate in milliseconds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import numpy as np
+
+from archmodel.spec.chip import ChipSpec
+from archmodel.spec.shape import ShapeSpec, expand
+from archmodel.spec.toml import load_chip
+from archmodel.spec.workload import RequestSpec, WorkloadSpec
+
+ROOT = Path(__file__).parents[1]
+HETERO = load_chip(ROOT / "chips/hetero_v1.toml")
+BASELINE = load_chip(ROOT / "chips/gpu_baseline.toml")
+
+
+def changed(chip: ChipSpec, **blocks: dict[str, object]) -> ChipSpec:
+    """`chip` with fields of blocks (or of placement, power) replaced: `changed(chip, npu={"rows": 64})`."""
+    new = dict(chip.blocks)
+    for name, fields in blocks.items():
+        if name in new:
+            new[name] = attrs.evolve(new[name], **fields)
+        else:
+            chip = attrs.evolve(chip, **{name: attrs.evolve(getattr(chip, name), **fields)})
+    return attrs.evolve(chip, blocks=new)
+
+
+def random_chip(rng: np.random.Generator) -> ChipSpec:
+    """hetero_v1 or the conventional GPU with other sizes, clocks and bandwidths."""
+    gpu = {
+        "cores": int(rng.integers(1, 80)),
+        "clock_ghz": float(rng.uniform(0.5, 2.0)),
+        "feed_byte_per_core_per_cycle": float(rng.choice([16, 64, 128])),
+    }
+    hbm = {"channels": int(rng.integers(32, 512)), "latency_ns": float(rng.uniform(50, 600))}
+    if rng.uniform() < 0.3:
+        return changed(BASELINE, gpu=gpu, hbm=hbm)
+    npu = {
+        "rows": int(rng.integers(4, 130)),
+        "cols": int(rng.integers(4, 130)),
+        "arrays": int(rng.integers(1, 9)),
+        "dataflow": str(rng.choice(["os", "ws", "is"])),
+        "double_buffered": bool(rng.integers(2)),
+        "load_rows_per_cycle": int(rng.integers(1, 5)),
+    }
+    control = {"dispatch_cycles": float(rng.uniform(0, 4000)), "queue_commands": int(rng.integers(0, 9))}
+    placement = {"fusion": bool(rng.integers(2)), "micro_batches": int(rng.integers(1, 4))}
+    sram = {"capacity_mb": float(rng.uniform(4, 256))}
+    return changed(HETERO, gpu=gpu, npu=npu, hbm=hbm, control=control, sram=sram, placement=placement)
+
+
+def random_shape(rng: np.random.Generator) -> ShapeSpec:
+    """A small decoder with dimensions that are no multiples of anything; dense or with experts, windowed or not."""
+    kv_heads = int(rng.choice([1, 2, 3]))
+    moe = bool(rng.uniform() < 0.3)
+    experts = int(rng.integers(2, 17)) if moe else 0
+    return ShapeSpec(
+        name="random",
+        layers=int(rng.integers(1, 5)),
+        hidden=int(rng.integers(33, 1500)),
+        heads=kv_heads * int(rng.integers(1, 5)),
+        kv_heads=kv_heads,
+        head_dim=int(rng.choice([40, 64, 100, 128])),
+        intermediate=0 if moe else int(rng.integers(50, 4000)),
+        gated=bool(rng.integers(2)),
+        vocabulary=int(rng.integers(100, 5000)),
+        window_tokens=int(rng.choice([0, 0, 70])),
+        parallel=bool(rng.uniform() < 0.2),
+        experts=experts,
+        experts_per_token=int(rng.integers(1, experts + 1)) if moe else 0,
+        expert_intermediate=int(rng.integers(30, 700)) if moe else 0,
+        shared_intermediate=int(rng.choice([0, 200])) if moe else 0,
+        source="random",
+    )
+
+
+def random_workload(rng: np.random.Generator) -> WorkloadSpec:
+    request = RequestSpec(
+        batch=int(rng.integers(1, 10)), input_tokens=int(rng.integers(1, 200)), output_tokens=int(rng.integers(1, 30))
+    )
+    return WorkloadSpec(name="random", model=expand(random_shape(rng)), request=request)
