@@ -29,17 +29,17 @@ Part = dict[str, "Floats | Ints | float"]
 GEMM = ("m", "n", "k")
 ATTENTION = ("batch", "seq_q", "kv_len", "heads", "kv_heads", "head_dim", "window")
 
-_LARGEST = 1e9
-_MOST_MAC = 1e18  # of one operation: half an hour of the fastest GPU, and far from the end of 64-bit counters
+_LARGEST = 10**9
+_MOST_MAC = 10**18  # of one operation: half an hour of the fastest GPU, and far from the end of 64-bit counters
 
 
-def _whole(low: float) -> Rule:
+def _whole(low: int) -> Rule:
     return Rule(
-        f"must be a whole number from {low:g} to {_LARGEST:g}", lambda v: (v >= low) & (v <= _LARGEST) & (v == np.floor(v))
+        f"must be a whole number from {low} to {_LARGEST:,}", lambda v: (v >= low) & (v <= _LARGEST) & (v == np.floor(v))
     )
 
 
-_LATENCY = Rule(f"must be a number above 0 and at most {_LARGEST:g}", lambda v: (v > 0) & (v <= _LARGEST), empty=True)
+_LATENCY = Rule(f"must be a number above 0 and at most {_LARGEST:,}", lambda v: (v > 0) & (v <= _LARGEST), empty=True)
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -67,8 +67,8 @@ def read_operations(path: str | Path, *, shapes_only: bool = False) -> Operation
 
     Raises TableError with all that is wrong.
     """
-    table = read_table_file(path)
-    problems = Problems(table.file)
+    problems = Problems(str(path))
+    table = read_table_file(path, problems)
     titles = [title.lower() for title in table.header]
     listed = sum(name in titles for name in ATTENTION) > sum(name in titles for name in GEMM)
     kind = Kind.ATTENTION if listed and not shapes_only else Kind.MATMUL
@@ -77,9 +77,6 @@ def read_operations(path: str | Path, *, shapes_only: bool = False) -> Operation
     if shapes_only and table.index("dtype") < 0:
         formats = []
     missing = missing_columns(table, (*shape, *formats), problems)
-    if len(missing) == len(shape) + len(formats):
-        problems.add(table.header_line, f"the header must name the columns {', '.join(GEMM)}, dtype of GEMMs or "
-                     f"{', '.join(ATTENTION)}, attn_dtype, kv_dtype of attentions")  # fmt: skip
     size = {name: numbers(table, name, _whole(0 if name == "window" else 1), problems) for name in shape if name not in missing}
     names = [_dtype_names(table, name, problems) for name in formats if name not in missing]
     measured_us = numbers(table, "latency_us", _LATENCY, problems) if table.index("latency_us") >= 0 else None
@@ -110,12 +107,10 @@ def _dtype_names(table: TableFile, column: str, problems: Problems) -> list[str]
     unknown = {cell for cell, name in names.items() if name not in known}
     if unknown:
         words = (*known, *(alias for alias, name in ALIASES.items() if name in known))
-        for row, cell in enumerate(cells):
+        hints = {cell: nearest(cell.lower(), words) or "; known are " + ", ".join(known) for cell in unknown}
+        for line, cell in zip(table.lines, cells, strict=True):
             if cell in unknown:
-                hint = nearest(cell.lower(), words) or ", known are " + ", ".join(known)
-                problems.add(
-                    table.lines[row], f"unknown number format{hint}", table.header[table.index(column)], cell or "empty"
-                )
+                problems.add(line, f"unknown number format{hints[cell]}", column, cell or "empty")
     return [names[cell] for cell in cells]
 
 
@@ -129,7 +124,7 @@ def _check_sizes(table: TableFile, kind: Kind, size: Mapping[str, Floats], probl
 
     product = GEMM if kind == Kind.MATMUL else ("batch", "heads", "seq_q", "kv_len", "head_dim")
     mac = np.prod([size[name] for name in product], axis=0)
-    refuse(mac > _MOST_MAC, product, f"their product must be at most {_MOST_MAC:g}")
+    refuse(mac > _MOST_MAC, product, f"their product must be at most {_MOST_MAC:,}")
     if kind == Kind.ATTENTION:
         refuse(size["kv_len"] < size["seq_q"], ("kv_len",), "must be at least seq_q, whose tokens it counts")
         refuse(np.fmod(size["heads"], size["kv_heads"]) > 0, ("kv_heads",), "must divide heads")

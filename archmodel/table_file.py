@@ -83,29 +83,31 @@ class Rule:
     empty: bool = False  # cells may be empty, and are NaN then
 
 
-def read_table_file(path: str | Path) -> TableFile:
-    """The cells of a CSV file. Raises TableError with everything wrong with its form."""
+def read_table_file(path: str | Path, problems: Problems) -> TableFile:
+    """The cells of a CSV file; a row with a wrong number of fields is a problem and left out.
+
+    Raises TableError where there is no use in reading on: no text, no CSV, no header.
+    """
     text, comments = _without_comments(_read_text(path))
     records = _records(str(path), text, comments)
     first = next(records, None)
     if first is None:
         raise TableError(f"{path}: is empty: no header and no rows")
-    problems = Problems(str(path))
     header_line, header = first[0], _header(*first, problems)
-    rows, lines = [], []
-    for line, record in records:
+    problems.check()
+    found = list(records)
+    whole = text.endswith(("\n", "\r"))
+    for line, record in found:
         if len(record) > len(header) and not any(map(str.strip, record[len(header) :])):
             del record[len(header) :]
-        rows.append(record)
-        lines.append(line)
-    for line, record in zip(lines, rows, strict=True):
         if len(record) != len(header):
-            hint = _hint(record, line == lines[-1] and not text.endswith(("\n", "\r")))
+            cut = "; is the file truncated?" if line == found[-1][0] and not whole else ""
+            hint = _separator_hint(record) or cut
             problems.add(line, f"must have {len(header)} fields, as the header; it has {len(record)}{hint}")
-    if not rows:
+    if not found:
         problems.add(header_line, "a header without rows")
-    problems.check()
-    return TableFile(str(path), header, header_line, tuple(rows), tuple(lines))
+    good = [(line, record) for line, record in found if len(record) == len(header)]
+    return TableFile(str(path), header, header_line, tuple(row for _, row in good), tuple(line for line, _ in good))
 
 
 def numbers(table: TableFile, name: str, rule: Rule, problems: Problems) -> Floats:
@@ -125,6 +127,10 @@ def missing_columns(table: TableFile, wanted: Sequence[str], problems: Problems)
     titles = [title.lower() for title in table.header]
     missing = [name for name in wanted if name not in titles]
     spare = [title for title in titles if title not in wanted]
+    if len(missing) == len(wanted):
+        names = f"must name the columns {', '.join(wanted)}; it names {', '.join(table.header)}"
+        problems.add(table.header_line, f"the header {names}{_separator_hint(table.header)}")
+        return missing
     for name in missing:
         problems.add(table.header_line, f"missing column {name}" + nearest(name, spare, ", is {} meant for it?"))
     return missing
@@ -156,7 +162,9 @@ def _records(file: str, text: str, before: int) -> Iterator[tuple[int, list[str]
                 yield before + start, record
             start = reader.line_num + 1
     except csv.Error as error:
-        raise TableError(f"{file}: line {before + start}: is not CSV: {error}") from None
+        open_quote = "unexpected end" in str(error)
+        reason = "a quoted field that begins here does not end" if open_quote else f"is not CSV: {error}"
+        raise TableError(f"{file}: line {before + start}: {reason}") from None
 
 
 def _header(line: int, record: list[str], problems: Problems) -> tuple[str, ...]:
@@ -164,21 +172,19 @@ def _header(line: int, record: list[str], problems: Problems) -> tuple[str, ...]
     titles = [title.strip() for title in record]
     while titles and not titles[-1]:
         titles.pop()
-    seen: set[str] = set()
-    for number, title in enumerate(titles, 1):
-        if not title:
-            problems.add(line, f"column {number} has no name")
-        elif title.lower() in seen:
-            problems.add(line, "is there twice", title)
-        seen.add(title.lower())
+    if not np.isnan(_parse(titles)).all():
+        problems.add(line, "the first line must name the columns; this one holds numbers")
+        return tuple(titles)
+    names = [title.lower() for title in titles if title]  # spreadsheets leave the column of row numbers without a name
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            problems.add(line, f"is there {names.count(name)} times", name)
     return tuple(titles)
 
 
-def _hint(record: list[str], open_end: bool) -> str:
-    """What may be behind a wrong number of fields."""
-    if len(record) == 1 and any(mark in record[0] for mark in ";\t|"):
-        return "; fields are separated by commas"
-    return "; is the file truncated?" if open_end else ""
+def _separator_hint(record: Sequence[str]) -> str:
+    """What is behind a line that is one single field."""
+    return "; fields are separated by commas" if len(record) == 1 and any(mark in record[0] for mark in ";\t|") else ""
 
 
 def _parse(cells: list[str]) -> Floats:
