@@ -9,7 +9,7 @@ import numpy as np
 
 from archmodel.components import link, memory, power
 from archmodel.costs import Floats
-from archmodel.kernels.timeline import CONVERSION, DISPATCH, HOST, MEMORY, SYNCHRONISATION, TRANSFER
+from archmodel.kernels.timeline import CONVERSION, DISPATCH, HOST, MEMORY, OVERHEAD, SYNCHRONISATION, TRANSFER
 from archmodel.layers import Group, Setting, Step, entry_template, exit_template, layer_template
 from archmodel.operations import Ints
 from archmodel.partition import Piece, place, place_entry, place_exit
@@ -24,6 +24,7 @@ from archmodel.units import element_bytes
 
 _SEGMENTS = {
     MEMORY: "memory",
+    OVERHEAD: "kernel_overhead",
     TRANSFER: "transfer_exposed",
     CONVERSION: "layout_conversion",
     SYNCHRONISATION: "synchronisation",

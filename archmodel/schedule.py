@@ -28,7 +28,7 @@ from archmodel.soc import Soc
 from archmodel.spec.chip import GpuSpec
 
 _STALLS = (LIMITS.index("memory"), LIMITS.index("buffer"))
-_WORK = tuple(i for i, name in enumerate(LIMITS) if name not in ("memory", "buffer"))
+_WORK = tuple(LIMITS.index(name) for name in ("matrix", "vector", "feed"))
 
 
 @attrs.frozen(eq=False)
@@ -76,7 +76,7 @@ def tabulate(soc: Soc, residency: Residency, pieces: Sequence[Piece]) -> tuple[T
     with np.errstate(divide="ignore", invalid="ignore"):
         usage = np.where(duration[:, None] > 0.0, busiest / (duration[:, None] * soc.shared_byte_per_s), 0.0)
     dispatch, commands = _dispatch(soc, rows, event_class)
-    timeline = RowTable(owner, duration, dispatch, event_class, _compute_share(costs), np.minimum(usage, 1.0))
+    timeline = RowTable(owner, duration, dispatch, event_class, *_shares(costs), np.minimum(usage, 1.0))
     return Table(rows, owner, costs, byte, written, timeline, commands, fixed), index
 
 
@@ -111,13 +111,14 @@ def _bandwidth(soc: Soc, residency: Residency, rows: Rows, unit: str) -> Floats:
     )
 
 
-def _compute_share(costs: Costs) -> Floats:
-    """Share of a row's time that its units would need with endless bandwidth; the rest waits for memory."""
-    work = costs.limits_s[:, _WORK].max(axis=1)
-    stall = costs.limits_s[:, _STALLS].max(axis=1)
+def _shares(costs: Costs) -> tuple[Floats, Floats]:
+    """Shares of a row's time: work that endless bandwidth would leave, and fixed overhead; the rest waits for memory."""
+    work, stall = costs.limits_s[:, _WORK].max(axis=1), costs.limits_s[:, _STALLS].max(axis=1)
+    fixed = costs.limits_s[:, LIMITS.index("fixed")]
     with np.errstate(divide="ignore", invalid="ignore"):
+        overhead = np.where(costs.duration_s > 0.0, np.minimum(fixed / costs.duration_s, 1.0), 0.0)
         share = np.where(costs.duration_s > 0.0, work / costs.duration_s, 1.0)
-    return np.where(stall > work, np.minimum(share, 1.0), 1.0)
+    return np.where(stall > work, np.minimum(share, 1.0 - overhead), 1.0 - overhead), overhead
 
 
 def _traffic(

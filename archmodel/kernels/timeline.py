@@ -23,7 +23,7 @@ WAIT_NONE = -1  # nothing: it started as soon as the step did
 WAIT_DISPATCH = -2  # its command had not been dispatched
 
 #: segments after one compute segment per resource; see `Segments`
-MEMORY, TRANSFER, CONVERSION, SYNCHRONISATION, DISPATCH, HOST, SEGMENTS = 0, 1, 2, 3, 4, 5, 6
+MEMORY, OVERHEAD, TRANSFER, CONVERSION, SYNCHRONISATION, DISPATCH, HOST, SEGMENTS = range(8)
 
 #: what an event is, for its segment
 CLASS_COMPUTE, CLASS_TRANSFER, CLASS_CONVERSION, CLASS_SYNCHRONISATION, CLASS_HOST = 0, 1, 2, 3, 4
@@ -40,7 +40,8 @@ class Events(NamedTuple):
 
 
 class RowTable(NamedTuple):
-    """Per row: resource, full-speed duration [s], dispatch time [s], class, share of compute in it, and `usage`.
+    """Per row: resource, full-speed duration [s], dispatch time [s], class, shares of compute and of fixed overhead
+    (launch, fill, first byte) in the duration, the rest waiting for memory, and `usage`.
 
     `usage` has shape (rows, shared): the fraction of each shared capacity that the row takes at full speed.
     """
@@ -50,6 +51,7 @@ class RowTable(NamedTuple):
     dispatch_s: Floats
     event_class: Ints
     compute_share: Floats
+    overhead_share: Floats
     usage: Floats
 
 
@@ -161,7 +163,9 @@ def _account(dt: float, running: Ints, speed: Floats, events: Events, table: Row
         elif kind == CLASS_COMPUTE:
             compute = dt / units * speed[i] * table.compute_share[row]
             segments[table.resource[row]] += compute
-            segments[other + MEMORY] += dt / units - compute
+            overhead = dt / units * speed[i] * table.overhead_share[row]
+            segments[other + OVERHEAD] += overhead
+            segments[other + MEMORY] += dt / units - compute - overhead
     return dt if transfer else 0.0
 
 

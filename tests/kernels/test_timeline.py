@@ -11,6 +11,8 @@ from archmodel.kernels.timeline import (
     CLASS_HOST,
     CLASS_SYNCHRONISATION,
     CLASS_TRANSFER,
+    MEMORY,
+    TRANSFER,
     WAIT_DISPATCH,
     Dispatcher,
     Events,
@@ -30,6 +32,7 @@ def make(resource, duration, deps, *, dispatch=None, kind=None, share=None, usag
         np.array(dispatch if dispatch is not None else [0.0] * n, dtype=float),
         np.array(kind if kind is not None else [CLASS_COMPUTE] * n, dtype=np.int64),
         np.array(share if share is not None else [1.0] * n, dtype=float),
+        np.zeros(n) if share is None else 0.5 * (1.0 - np.array(share)),
         np.array(usage if usage is not None else np.zeros((n, 1)), dtype=float),
     )
     return Events(np.arange(n), starts, flat), table
@@ -74,7 +77,7 @@ def test_contention_is_memory_stall_not_compute():
     events, table = make([0, 1], [1.0, 1.0], [[], []], usage=[[1.0], [1.0]], share=[1.0, 1.0])
     out = simulate(events, table, Dispatcher(-1, 0, 2))
     assert out.compute_s.sum() == pytest.approx(1.0)
-    assert out.other_s[0] == pytest.approx(1.0)
+    assert out.other_s[MEMORY] == pytest.approx(1.0)
 
 
 def test_dispatch_is_serial_and_runs_ahead_as_far_as_the_queue():
@@ -104,7 +107,7 @@ def test_transfers_under_a_unit_are_hidden_and_alone_are_exposed():
     events, table = make([0, 1, 1], [2.0, 1.0, 2.0], [[], [], []], kind=[CLASS_COMPUTE, CLASS_TRANSFER, CLASS_TRANSFER])
     out = simulate(events, table, Dispatcher(-1, 0, 2))
     assert out.hidden_s == pytest.approx(2.0)
-    assert out.other_s[1] == pytest.approx(1.0)
+    assert out.other_s[TRANSFER] == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("seed", range(30))
