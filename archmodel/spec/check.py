@@ -121,9 +121,8 @@ def _placement_problems(blocks: Blocks, placement: PlacementSpec) -> list[Proble
     for key, (kinds, words) in wanted.items():
         value = getattr(placement, key)
         if value and _misses(blocks, value, kinds):
-            known = _of(blocks, *kinds)
-            rule = f"must name {words}{nearest(value, known) or '; known: ' + ', '.join(known)}"
-            problems.append(Problem(f"placement.{key}", rule, shown(value)))
+            known = nearest(value, _of(blocks, *kinds))
+            problems.append(Problem(f"placement.{key}", f"must name {words}{known}", shown(value)))
     return problems
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ from archmodel.errors import Problem, SpecError
 from archmodel.spec.fields import fitted, nearest, shown
 from archmodel.units import unit_of
 
-__all__ = ["build", "nearest", "read_text", "shown", "unknown"]
+__all__ = ["build", "nearest", "read_text", "shown"]
 
 Spec = TypeVar("Spec")
 
@@ -47,12 +47,6 @@ def _similar_file(file: Path) -> str:
         return ""
 
 
-def unknown(what: str, word: str, known: Iterable[str]) -> str:
-    """Rule that a name breaks which nobody knows: the nearest known one, or else all of them."""
-    names = list(known)
-    return f"unknown {what}" + (nearest(word, names) or (f"; known: {', '.join(names)}" if names else ""))
-
-
 def build(cls: type[Spec], table: Any, prefix: str, problems: list[Problem], **given: Any) -> Spec | None:
     """A spec from a table. `given` fields are already built. On any problem: None, and `problems` grows."""
     if not isinstance(table, Mapping):
@@ -62,8 +56,8 @@ def build(cls: type[Spec], table: Any, prefix: str, problems: list[Problem], **g
     fields = {field.name: field for field in attrs.fields(cls) if field.name not in given}  # type: ignore[arg-type]
     for key in table:
         if key not in fields:
-            free = [name for name in fields if name not in table]
-            problems.append(Problem(f"{prefix}.{key}", unknown("key", key, free)))
+            known = nearest(key, fields) or f"; known: {', '.join(fields)}"
+            problems.append(Problem(f"{prefix}.{key}", f"unknown key{known}"))
     values: dict[str, Any] = dict(given)
     for name, field in fields.items():
         key = f"{prefix}.{name}"
