@@ -58,12 +58,13 @@ def record(result: Result) -> Tables:
     over_time = profile(result)
     curves = {name: getattr(over_time, name) for name in ("busy_fraction", "utilisation", "bandwidth_byte_per_s", "power_w")}
     return {
-        "summary": {name: np.float64(value) for name, value in headline(result).items() if value is not None},
+        "summary": {name: np.array(float(value)) for name, value in headline(result).items() if value is not None},
         "steps": _steps(result),
         "segments": _by_name("segment", {f"{p}_s": result.phase_segments_s(p) for p in result.phases}, result.segments_s),
         "energy": {"component": list(result.energy_j), "energy_j": np.array(list(result.energy_j.values()))},
         "operations": _operations(result),
         **{f"timeline/{step.step.label}": timeline(result, step) for step in shown},
+        **{f"waits/{step.step.label}": waits(result, step) for step in shown},
         **{f"over_time/{name}": {"time_s": over_time.time_s, **values} for name, values in curves.items()},
         "residency": _residency(result),
         "tiers_and_links": _shared(result),
@@ -131,17 +132,12 @@ def _operations(result: Result) -> dict[str, Column]:
 
 
 def timeline(result: Result, step: StepResult) -> dict[str, Column]:
-    """Events of a step. `wait_s` is the gap on the resource before an event and `wait_cause` what it waited for last;
-    `wait_event` is that event, or -1."""
+    """Events of a step. `wait_s` is the gap on the resource before an event, `wait_cause` what ended it, and `wait_event`
+    that event, or -1."""
     program, table = step.program, result.table
     start, end, wait = program.simulated.start_s, program.simulated.end_s, program.simulated.wait
     row = program.events.row
     owner, event_class = table.owner[row], table.timeline.event_class[row]
-    order = np.lexsort((start, owner))
-    same = np.diff(owner[order], prepend=-1) == 0
-    before = np.where(same, np.concatenate([[0.0], end[order][:-1]]), 0.0)
-    gap = np.empty_like(start)
-    gap[order] = np.maximum(start[order] - before, 0.0)
     waited = np.maximum(wait, 0)
     elsewhere = (wait >= 0) & (owner[waited] != owner)
     cause = np.where(elsewhere, event_class[waited] + CAUSES.index("compute"), CAUSES.index("none"))
@@ -149,13 +145,58 @@ def timeline(result: Result, step: StepResult) -> dict[str, Column]:
     return {
         "start_s": start,
         "end_s": end,
-        "row": row.astype(np.int32),
+        "row": row,
         "resource": Choice(owner, result.soc.resources),
-        "layer": program.layer.astype(np.int32),
+        "layer": program.layer,
         "event_class": Choice(event_class, CLASSES),
-        "wait_s": gap,
+        "wait_s": start - _free_since(start, end, owner),
         "wait_cause": Choice(cause, CAUSES),
-        "wait_event": np.where(elsewhere, wait, -1).astype(np.int32),
+        "wait_event": np.where(elsewhere, wait, -1),
+    }
+
+
+def _free_since(start: Floats, end: Floats, owner: Ints) -> Floats:
+    """End [s] of the event before on the same resource, 0 for the first; shape (events,)."""
+    order = np.lexsort((start, owner))
+    same = np.diff(owner[order], prepend=-1) == 0
+    free = np.empty_like(start)
+    free[order] = np.where(same, np.concatenate([[0.0], end[order][:-1]]), 0.0)
+    return np.minimum(free, start)
+
+
+def waits(result: Result, step: StepResult) -> dict[str, Column]:
+    """Gaps of the units in a step, cut into pieces by what happened elsewhere meanwhile.
+
+    A gap ends with an event of its unit. What that event waited for names the last piece, what this one waited for the
+    piece before, and so on back to the start of the gap.
+    """
+    events, simulated, table = step.program.events, step.program.simulated, result.table
+    start, end = simulated.start_s.tolist(), simulated.end_s.tolist()
+    owner, event_class = table.owner[events.row], table.timeline.event_class[events.row]
+    free = _free_since(simulated.start_s, simulated.end_s, owner)
+    pieces: list[tuple[float, float, int, int]] = []
+    for event in np.flatnonzero((owner < len(result.soc.units)) & (simulated.start_s > free)).tolist():
+        low, now, current = float(free[event]), start[event], event
+        while now > low:
+            before, cause = int(simulated.wait[current]), CAUSES.index("none")
+            if before == WAIT_DISPATCH:
+                deps = events.dep[events.dep_start[current] : events.dep_start[current + 1]].tolist()
+                before, cause = max(deps, key=lambda dep: end[dep], default=-1), CAUSES.index("dispatch")
+            ended = end[before] if before >= 0 else low
+            if ended < now:
+                pieces.append((max(ended, low), now, int(owner[event]), cause))
+            if before < 0:
+                break
+            if min(ended, now) > low:
+                running = CAUSES.index("compute") + int(event_class[before])
+                pieces.append((max(start[before], low), min(ended, now), int(owner[event]), running))
+            now, current = min(now, start[before]), before
+    columns = np.array(pieces).reshape(len(pieces), 4)
+    return {
+        "start_s": columns[:, 0],
+        "end_s": columns[:, 1],
+        "resource": Choice(columns[:, 2].astype(np.int64), result.soc.resources),
+        "cause": Choice(columns[:, 3].astype(np.int64), CAUSES),
     }
 
 

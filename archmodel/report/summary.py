@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import attrs
 import numpy as np
 
 from archmodel.components import memory
 from archmodel.evaluate import Result
-from archmodel.operations import Kind
-from archmodel.spec.chip import ChipSpec, DramSpec, SramSpec
-from archmodel.spec.workload import ROLES, PrecisionSpec, WorkloadSpec
-from archmodel.units import FORMATS
+from archmodel.spec.chip import ChipSpec, ControlSpec, DramSpec, SramSpec
+from archmodel.spec.workload import WorkloadSpec
 
 _POLICIES = {
     "capped": "capped: a layer with a window holds no more than its window",
@@ -53,8 +50,8 @@ def summary(result: Result, trace_file: str | None = None) -> dict[str, Any]:
 
 
 def headline(result: Result) -> dict[str, float | None]:
-    """The figures of a run as a whole. Rates of output tokens are None for an encoder, which puts out none."""
-    request, generates = result.workload.request, result.output_tokens > 0
+    """The figures of a run as a whole. An encoder puts out no tokens, so that its efficiency counts the tokens it reads."""
+    request = result.workload.request
     return {
         "batch": request.batch,
         "input_tokens": request.input_tokens,
@@ -62,13 +59,13 @@ def headline(result: Result) -> dict[str, float | None]:
         "time_to_first_token_s": result.time_to_first_token_s,
         "time_per_output_token_s": result.time_per_output_token_s,
         "total_s": result.total_s,
-        "output_tokens_per_s": result.output_tokens_per_s if generates else None,
+        "output_tokens_per_s": result.output_tokens_per_s if request.output_tokens else None,
         "input_tokens_per_s": result.input_tokens_per_s,
         "sequences_per_s": request.batch / result.total_s,
         "power_w": result.power_w,
         "total_j": result.total_j,
-        "tokens_per_joule": result.tokens_per_joule if generates else None,
-        "joules_per_token": result.total_j / result.output_tokens if generates else None,
+        "tokens_per_joule": result.tokens_per_joule,
+        "joules_per_token": result.total_j / result.tokens,
         "joules_per_sequence": result.total_j / request.batch,
     }
 
@@ -146,7 +143,7 @@ def chip_sources(chip: ChipSpec) -> Iterator[tuple[str, str]]:
         yield name, block.source
     yield "placement", chip.placement.source
     yield "power", chip.power.source
-    if not any(name for name, block in chip.blocks.items() if type(block).__name__ == "ControlSpec"):
+    if not chip.of_kind(ControlSpec):
         yield "software", chip.software.source
 
 
@@ -169,35 +166,11 @@ def run_assumptions(result: Result) -> list[str]:
 
 def remarks(chip: ChipSpec) -> list[str]:
     """What a reader of a chip should know: its own remarks, and what its memory blocks give away."""
-    tiers = {name: block for name, block in chip.blocks.items() if isinstance(block, SramSpec | DramSpec)}
-    return [*chip.remarks, *(text for name, tier in tiers.items() for text in memory.remarks(name, tier))]
+    tiers = chip.of_kind(SramSpec, DramSpec)
+    return [*chip.remarks, *(text for name, tier in tiers.items() for text in memory.remarks(name, tier))]  # type: ignore[arg-type]
 
 
 def notes(result: Result) -> list[str]:
-    """What happened on the way that a reader might not expect."""
-    out = list(_formats(result))
-    residency = result.residency
-    if residency.spilled_fraction:
-        out.append(f"{residency.spilled_fraction:.1%} of the weights do not fit in {residency.weights_tier} and lie in "
-                   f"{residency.spill_tier}")  # fmt: skip
-    if result.soc.host:
-        out.append("power is that of the chip and its memory; the host's is not in it")
-    return [*out, *remarks(result.chip)]
-
-
-def _formats(result: Result) -> Iterator[str]:
-    """Matrix products that a unit computes in a wider format than asked for, because it has no narrower one."""
-    wanted = _wanted(result.precision)
-    rows, owners = result.table.rows, result.soc.resources
-    seen = set()
-    for i in np.flatnonzero(rows.kind == Kind.MATMUL):
-        role, fmt = ROLES[rows.role[i]], FORMATS[rows.compute_format[i]]
-        if role in wanted and fmt != wanted[role]:
-            seen.add((role, owners[result.table.owner[i]], wanted[role], fmt))
-    for role, owner, asked, got in sorted(seen):
-        yield f"{role} asks for {asked}; {owner} has no {asked} and computes it in {got}"
-
-
-def _wanted(precision: PrecisionSpec) -> dict[str, str]:
-    formats = attrs.asdict(precision)
-    return {"projection": formats["attention"], "feed_forward": formats["feed_forward"], "head": formats["head"]}
+    """What happened on the way that a reader might not expect, and the remarks of the chip."""
+    outside = ["power is that of the chip and its memory; the host's is not in it"] if result.soc.host else []
+    return [*result.notes, *outside, *remarks(result.chip)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich import box
@@ -79,7 +80,7 @@ def _headline(result: Result) -> Iterator[RenderableType]:
 
 
 def _headline_rows(result: Result) -> Iterator[tuple[str, str, str]]:
-    request, generates = result.workload.request, result.output_tokens > 0
+    request, generates = result.workload.request, result.workload.request.output_tokens > 0
     first = "time to first token" if generates else "time of the whole pass"
     yield first, si(result.time_to_first_token_s, "s"), f"{si(result.input_tokens_per_s, 'tokens/s')} of input"
     if result.time_per_output_token_s is not None:
@@ -90,12 +91,9 @@ def _headline_rows(result: Result) -> Iterator[tuple[str, str, str]]:
     else:
         yield "throughput", si(request.batch / result.total_s, "sequences/s"), ""
     yield "power", si(result.power_w, "W"), "mean of chip and memory"
-    if generates:
-        joules = result.total_j / result.output_tokens
-        yield "efficiency", f"{result.tokens_per_joule:.4g} tokens/J", "tokens per joule, which is tokens/s per watt"
-        yield "energy per token", si(joules, "J"), "output token, prefill included"
-    else:
-        yield "energy per sequence", si(result.total_j / request.batch, "J"), ""
+    counted = "output token, prefill included" if generates else "token read"
+    yield "efficiency", f"{result.tokens_per_joule:.4g} tokens/J", "tokens per joule, which is tokens/s per watt"
+    yield "energy per token", si(result.total_j / result.tokens, "J"), counted
     for phase in result.phases:
         yield f"bottleneck of {phase}", result.bottleneck(phase), f"{percent(_largest(result, phase))} of {phase}"
 
@@ -191,3 +189,8 @@ def _integration(result: Result) -> str:
     every = sum(step.weight for step in result.steps[1:])
     return (f"decode: {steps} of {every:.0f} steps simulated, integration error about "
             f"{100.0 * result.integration_error_fraction:.2g} %")  # fmt: skip
+
+
+def written(files: Sequence[Path]) -> Group:
+    """Where the trace and the figures are."""
+    return Group(heading("Files"), *bullets(str(file) for file in files))

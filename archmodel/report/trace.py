@@ -20,6 +20,7 @@ SCHEMA = "archmodel trace"
 SCHEMA_VERSION = 1
 
 _TEXT = h5py.string_dtype("utf-8")
+_CODES = 127  # that one byte holds
 _SMALL_BYTES = 2048  # below it, compression costs more than it saves
 
 
@@ -53,7 +54,7 @@ def write_trace(result: Result, path: Path, *, chip_text: str, workload_text: st
         file.attrs["workload_resolved_json"] = _as_json(result.workload)
         file.attrs["command"] = command
         for name, table in record(result).items():
-            _write_table(file.create_group(name), table)
+            _write_table(file.create_group(name, track_order=True), table)
 
 
 def _as_json(spec: Any) -> str:
@@ -73,14 +74,12 @@ def _write_table(group: h5py.Group, table: dict[str, Column]) -> None:
 
 
 def _dataset(group: h5py.Group, name: str, values: Column) -> h5py.Dataset:
+    data: Any = values.codes if isinstance(values, Choice) else values
     if isinstance(values, Choice):
-        names = {word: code for code, word in enumerate(values.names)}
-        data, dtype = values.codes, h5py.enum_dtype(names, basetype="i2" if len(names) > 100 else "i1")
-    elif isinstance(values, list):
-        data, dtype = values, _TEXT
+        codes = {word: code for code, word in enumerate(values.names)}
+        dtype = h5py.enum_dtype(codes, basetype="i2" if len(codes) > _CODES else "i1")
     else:
-        data = np.asarray(values)
-        dtype = data.dtype
+        dtype = _TEXT if isinstance(values, list) else np.asarray(values).dtype
     small = np.ndim(data) == 0 or len(data) * dtype.itemsize < _SMALL_BYTES
     options = {} if small else {"compression": "gzip", "shuffle": True}
     return group.create_dataset(name, data=data, dtype=dtype, **options)
@@ -92,7 +91,7 @@ def read_trace(path: str | Path) -> Trace:
         with h5py.File(path, "r") as file:
             _check(file, path)
             tables: Tables = {}
-            file.visititems(lambda name, item: _read_item(tables, name, item))
+            _read_group(tables, file)
             return Trace(Path(path), {name: _plain(value) for name, value in file.attrs.items()}, tables)
     except FileNotFoundError:
         raise TraceError(f"{path}: does not exist") from None
@@ -112,10 +111,12 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _read_item(tables: Tables, name: str, item: h5py.Group | h5py.Dataset) -> None:
-    if isinstance(item, h5py.Dataset):
-        table, _, column = name.rpartition("/")
-        tables.setdefault(table, {})[column] = _read_column(item)
+def _read_group(tables: Tables, group: h5py.Group) -> None:
+    for name, item in group.items():
+        if isinstance(item, h5py.Dataset):
+            tables.setdefault(group.name.strip("/"), {})[name] = _read_column(item)
+        else:
+            _read_group(tables, item)
 
 
 def _read_column(item: h5py.Dataset) -> Column:

@@ -1,0 +1,248 @@
+"""The command line: `eval`, `show` and `predict`. Results go to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import attrs
+import typer
+from rich.console import Console, Group, RenderableType
+
+from archmodel.errors import ArchmodelError, Problem, SpecError
+from archmodel.spec.toml import WORKLOAD_TABLES, load_chip, load_workload, parse_overrides, read_table
+from archmodel.spec.reader import read_text
+
+if TYPE_CHECKING:
+    from archmodel.evaluate import Result
+    from archmodel.predict import Prediction
+    from archmodel.spec.chip import ChipSpec
+    from archmodel.spec.workload import WorkloadSpec
+
+_USER_ERROR = 2
+_INTERRUPTED = 130
+_PIPED_WIDTH = 140
+_PREVIEW_ROWS = 20
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="A cycle-approximate model of heterogeneous chips for Transformer inference.",
+)
+
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a number, for example npu.clock_ghz=1.2. May be repeated."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress on standard error.")]
+ChipFile = Annotated[Path, typer.Argument(metavar="CHIP", help="A chip (TOML).", show_default=False)]
+
+
+@app.command("eval")
+def eval_command(
+    chip_file: ChipFile,
+    workload_file: Annotated[
+        Path, typer.Argument(metavar="WORKLOAD", help="A workload (TOML) or a model's config.json.", show_default=False)
+    ],
+    settings: Settings = None,
+    as_json: AsJson = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Show the formulas with their numbers.")] = False,
+    batch: Annotated[int | None, typer.Option(help="Sequences served together.")] = None,
+    input_tokens: Annotated[int | None, typer.Option(help="Prompt tokens of a sequence.")] = None,
+    output_tokens: Annotated[int | None, typer.Option(help="Tokens generated for a sequence.")] = None,
+    every_token: Annotated[bool, typer.Option("--every-token", help="Simulate every decode step.")] = False,
+    output_dir: Annotated[Path, typer.Option("--output-dir", "-o", help="Folder of the trace and the figures.")] = Path(
+        "reports"
+    ),
+    no_report: Annotated[bool, typer.Option("--no-report", help="Write no files.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run a workload on a chip: latency, throughput, power, and where each of them comes from."""
+    request = {"batch": batch, "input_tokens": input_tokens, "output_tokens": output_tokens}
+    overrides = parse_overrides(settings or [])
+    overrides |= {f"request.{name}": value for name, value in request.items() if value is not None}
+    with _working("evaluating", quiet):
+        chip, workload = _inputs(chip_file, workload_file, overrides)
+        from archmodel.evaluate import evaluate  # numba costs half a second
+
+        result = evaluate(chip, workload, every_token=every_token)
+    files: list[Path] = []
+    if not no_report:
+        with _working("writing the trace and figures", quiet):
+            files = _write(result, chip_file, workload_file, output_dir)
+    _print_result(result, files, as_json=as_json, explain=explain)
+
+
+@app.command("show")
+def show_command(
+    file: Annotated[Path, typer.Argument(help="A chip or workload (TOML), or a model's config.json.", show_default=False)],
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Resolved numbers of a chip (peaks, bandwidths, capacities) or of a workload (weights, FLOPs, KV cache)."""
+    overrides = parse_overrides(settings or [])
+    spec: ChipSpec | WorkloadSpec
+    spec = load_chip(file, overrides) if _kind(file) == "chip" else _load_workload(file, overrides)
+    from archmodel.report import show
+
+    if as_json:
+        _print_json(show.as_dict(spec))
+    else:
+        _stdout().print(show.report(spec))
+
+
+@app.command("predict")
+def predict_command(
+    chip_file: ChipFile,
+    operations_file: Annotated[Path, typer.Argument(metavar="OPS.csv", help="Operations, one a row.", show_default=False)],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="OUT.csv", help="Write the table with the predictions.")
+    ] = None,
+    scalesim3: Annotated[bool, typer.Option("--scalesim3", help="Cycles as SCALE-Sim 3.0.0 counts them.")] = False,
+    settings: Settings = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Predict the time of each operation in a CSV, and the error where it holds measured times."""
+    chip = load_chip(chip_file, parse_overrides(settings or []))
+    with _working("predicting", quiet):
+        from archmodel.predict import predict_file
+        from archmodel.report import predictions
+
+        prediction = predict_file(chip, operations_file, scalesim3=scalesim3)
+    if output is not None:
+        predictions.write_csv(prediction, output)
+    if as_json:
+        _print_json(predictions.statistics_json(prediction))
+        return
+    statistics = predictions.statistics_table(prediction)
+    if statistics is not None:
+        _stdout().print(statistics)
+    if output is None:
+        _stdout().print(_preview(prediction))
+
+
+def _preview(prediction: Prediction) -> RenderableType:
+    """The first rows of a table of operations with what was predicted."""
+    from archmodel.report.predictions import added_columns
+    from archmodel.report.table import columns
+
+    table, added = prediction.operations.table, added_columns(prediction)
+    cells = zip(table.rows[:_PREVIEW_ROWS], *added.values(), strict=False)
+    rest = len(prediction) - _PREVIEW_ROWS
+    shown = columns([*table.header, *added], [[*row, *new] for row, *new in cells])
+    return Group(shown, f"and {rest:,} more; -o OUT.csv writes them all") if rest > 0 else shown
+
+
+def _inputs(chip_file: Path, workload_file: Path, overrides: dict[str, Any]) -> tuple[ChipSpec, WorkloadSpec]:
+    """Both specs, each with the overrides that are its own."""
+    given = {} if _is_json(workload_file) else read_table(workload_file)
+    for_chip: dict[str, Any] = {}
+    for_workload: dict[str, Any] = {}
+    for key, value in overrides.items():
+        table = key.partition(".")[0]
+        laid_over = table in ("placement", "precision")  # the workload's go over the chip's, where it has any
+        if table in WORKLOAD_TABLES and (not laid_over or table in given):
+            for_workload[key] = value
+        if table not in WORKLOAD_TABLES or table == "placement" or (laid_over and table not in given):
+            for_chip[key] = value
+    return load_chip(chip_file, for_chip), _load_workload(workload_file, for_workload)
+
+
+def _load_workload(file: Path, overrides: dict[str, Any]) -> WorkloadSpec:
+    """The workload of a TOML or config.json. The default request of an encoder's config.json generates nothing."""
+    workload = load_workload(file, overrides)
+    if _is_json(file) and workload.model.family == "encoder" and "request.output_tokens" not in overrides:
+        return attrs.evolve(workload, request=attrs.evolve(workload.request, output_tokens=0))
+    return workload
+
+
+def _is_json(file: Path) -> bool:
+    return file.suffix.lower() == ".json"
+
+
+def _kind(file: Path) -> str:
+    """ "chip" or "workload", by the tables of the file."""
+    if _is_json(file):
+        return "workload"
+    table = read_table(file)
+    if "chip" in table:
+        return "chip"
+    if "workload" in table or "model" in table:
+        return "workload"
+    found = f"it has {', '.join(table)}" if table else "it is empty"
+    raise SpecError(str(file), [Problem("file", f"must have a [chip] table, or [workload] and [model]; {found}")])
+
+
+def _write(result: Result, chip_file: Path, workload_file: Path, folder: Path) -> list[Path]:
+    from archmodel.report.write import write_reports
+
+    command = shlex.join(["python", "-m", "archmodel", *sys.argv[1:]]).encode("utf-8", "backslashreplace").decode()
+    return write_reports(
+        result, folder, chip_text=read_text(chip_file), workload_text=read_text(workload_file), command=command
+    )
+
+
+def _print_result(result: Result, files: list[Path], *, as_json: bool, explain: bool) -> None:
+    if as_json:
+        from archmodel.report.summary import summary
+
+        found = summary(result, str(files[0]) if files else None)
+        if explain:
+            from archmodel.explain import explanation
+
+            found["explanation"] = [attrs.asdict(topic) for topic in explanation(result)]
+        _print_json(found)
+        return
+    from archmodel.report import table
+
+    console = _stdout()
+    console.print(table.report(result))
+    if explain:
+        from archmodel.report.formulas import formulas
+
+        console.print(formulas(result))
+    if files:
+        console.print(table.written(files))
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, allow_nan=False))
+
+
+def _stdout() -> Console:
+    """Console for results: no markup, for names are the user's; wide where no terminal sets the width."""
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPED_WIDTH
+    return Console(width=width, markup=False, highlight=False, emoji=False)
+
+
+def _working(what: str, quiet: bool) -> contextlib.AbstractContextManager[Any]:
+    """A spinner on standard error while something runs; nothing where that is no terminal."""
+    console = Console(stderr=True)
+    return console.status(f"{what} ...") if console.is_terminal and not quiet else contextlib.nullcontext()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and return its exit code: 0, 2 for what the user can mend, 130 when interrupted."""
+    try:
+        app(args=arguments, prog_name="archmodel")
+        code = 0
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else 0
+    except ArchmodelError as error:
+        print(f"error: {error}", file=sys.stderr)
+        code = _USER_ERROR
+    except KeyboardInterrupt:
+        code = _INTERRUPTED
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has gone, as in `| head`: nothing more to say, and nobody to say it to
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
