@@ -99,9 +99,7 @@ def _share(work: Floats, peak_per_s: Floats | float, duration_s: Floats) -> Floa
 
 def _matmul(spec: GpuSpec, rows: Rows, around: Surroundings, reuse_byte: Floats) -> Costs:
     rate = _rates(spec, rows)
-    core = _cores(
-        spec, around, efficiency=spec.matrix_efficiency, floor_us=spec.kernel_floor_us, ramp_us=spec.kernel_ramp_us
-    )
+    core = _cores(spec, around, efficiency=spec.matrix_efficiency, floor_us=spec.kernel_floor_us, ramp_us=spec.kernel_ramp_us)
     computed = _FORMAT_BYTE[rows.compute_format]
     bandwidth = around.memory_byte_per_s * spec.matmul_stream_efficiency / (spec.clock_ghz * 1e9)
     result = mm.matmul(

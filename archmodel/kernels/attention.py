@@ -21,7 +21,6 @@ Floats = NDArray[np.float64]
 SCORE_FLOP = 5.0
 #: keys that a core fetches at a time
 KEY_STEP = 64.0
-
 #: new tokens up to which the query heads that share a KV head are stacked in one tile (generation kernels)
 PACKED_TOKENS = 8.0
 
@@ -37,21 +36,25 @@ def visible_keys(shape: Floats) -> float:
     cap = min(window, kv_tokens) if window > 0.0 else kv_tokens
     first = kv_tokens - q_tokens + 1.0 if causal > 0.0 else kv_tokens
     if causal <= 0.0 or first >= cap:
-        return q_tokens * min(first, cap)
+        return float(q_tokens * min(first, cap))
     rising = min(q_tokens, cap - first)  # queries that see fewer than `cap` keys
-    return rising * first + 0.5 * rising * (rising - 1.0) + (q_tokens - rising) * cap
+    return float(rising * first + 0.5 * rising * (rising - 1.0) + (q_tokens - rising) * cap)
 
 
 @kernel
 def tile_keys(shape: Floats, step: float, tiles: float) -> tuple[float, float]:
-    """Keys that a tile of `step` tokens walks over: (mean over the `tiles` of a sequence, most)."""
+    """Keys that a tile of `step` tokens walks over: (mean over the `tiles` of a sequence, most).
+
+    A tile that ends amid a token's heads walks over that token's keys too: one more, at most.
+    """
     q_tokens, kv_tokens, window, causal, materialised = shape[1], shape[2], shape[7], shape[8], shape[10]
     if materialised > 0.0:
         return kv_tokens, kv_tokens
-    cap = min(window + step, kv_tokens) if window > 0.0 else kv_tokens
+    ragged = 0.0 if step == floor(step) else 1.0
+    cap = min(window + step - 1.0 + ragged, kv_tokens) if window > 0.0 else kv_tokens
     if causal <= 0.0:
         return cap, cap
-    before = kv_tokens - q_tokens
+    before = kv_tokens - q_tokens + ragged
     # tile i ends at key before + (i + 1) step, the last one at kv_tokens
     rising = float(min(tiles - 1.0, max(0.0, floor((cap - before) / step))))
     total = rising * before + 0.5 * rising * (rising + 1.0) * step + (tiles - rising) * cap
@@ -59,7 +62,7 @@ def tile_keys(shape: Floats, step: float, tiles: float) -> tuple[float, float]:
 
 
 @kernel
-def time_tile(core: Cores, shape: Floats, width: Floats, plan: Scalars, out: Floats) -> None:
+def time_tile(core: Cores, shape: Floats, width: Floats, plan: Scalars, best: float, out: Floats) -> None:
     """Fill the limits of `out` for a candidate `plan` = (tile, split, packed heads, memory B/cycle, rate, traffic [B]).
 
     A tile of 0 rows is one query row on the vector lanes.
@@ -93,7 +96,7 @@ def time_tile(core: Cores, shape: Floats, width: Floats, plan: Scalars, out: Flo
     start = core.latency + core.floor + (2.0 if split > 1.0 else 1.0) * ramp
     start += 2.0 * core.extra_floor if materialised > 0.0 else 0.0
     out[FIXED] = start + (waves - 1.0) * ramp
-    out[DURATION] = join(core, out, start)
+    out[DURATION] = join(core, out, start, best)
     out[BUFFER_READ] = fetched + query_byte + partial
     out[BUFFER_WRITE] = partial
     out[TILE], out[SPLIT] = tile, split
@@ -121,9 +124,8 @@ def count_work(core: Cores, shape: Floats, width: Floats, reuse_byte: float, out
 def fits(core: Cores, tile: float, shape: Floats, width: Floats) -> bool:
     """Whether the output rows of a tile and two stages of keys and values fit one core; the smallest tile always runs."""
     stage = KEY_STEP * (shape[5] if shape[9] > 0.0 else shape[5] + shape[6]) * max(width[1], width[3])
-    return (
-        tile * shape[6] * PARTIAL_BYTE <= core.accumulator_byte and 2.0 * stage <= core.core_buffer_byte
-    ) or tile <= core.tile_sizes[0]
+    roomy = tile * shape[6] * PARTIAL_BYTE <= core.accumulator_byte and 2.0 * stage <= core.core_buffer_byte
+    return bool(roomy or tile <= core.tile_sizes[0])
 
 
 @kernel
@@ -161,11 +163,12 @@ def attention(core: Cores, shape: Floats, width: Floats, rate: Floats, bandwidth
             come from memory.
 
     Returns:
-        (rows, COLUMNS): cycles in all (DURATION) and under each limit, FIXED being what no bandwidth shortens; bytes at memory by
-        operand and at the cache, MACs, exponentials, and the tile and split chosen. Empty rows are all zero.
+        (rows, COLUMNS): cycles in all (DURATION) and under each limit, FIXED being what no bandwidth shortens; bytes at
+        memory by operand and at the cache, MACs, exponentials, and the tile and split chosen. Empty rows are all zero.
 
     Source: Dao, "FlashAttention-2" (2023) for the context pipeline, "Flash-Decoding" (2023) for the split along KV.
-    Ignored: rotary embedding (a row of its own), rounding of the keys to blocks, uneven sequences.
+    Keys and values cross memory once, whatever the number of tiles. Ignored: rotary embedding (a row of its own), rounding
+    of the keys to blocks, uneven sequences, and the kernels of vendors that do not share a KV head among over 32 queries.
     """
     result = np.zeros((shape.shape[0], COLUMNS))
     trial = np.zeros(COLUMNS)
@@ -176,6 +179,7 @@ def attention(core: Cores, shape: Floats, width: Floats, rate: Floats, bandwidth
         count_work(core, size, width[row], reuse_byte[row], trial)
         traffic = trial[KV_READ] + trial[KV_WRITE] + trial[Q_BYTE] + trial[SCORE_BYTE] + trial[O_BYTE]
         packed = size[3] / size[4] if size[1] <= PACKED_TOKENS or size[9] > 0.0 else 1.0
+        best = np.inf
         for index in range(core.tile_sizes.size + 1):
             tile = candidate(core, index, size, width[row], packed)
             if tile < 0.0:
@@ -183,8 +187,9 @@ def attention(core: Cores, shape: Floats, width: Floats, rate: Floats, bandwidth
             split, units = 1.0, ceil(size[1] * packed / max(tile, 1.0)) * size[0] * size[3] / packed
             most = size[2] / (2.0 * KEY_STEP) if size[1] <= PACKED_TOKENS or size[9] > 0.0 else 0.0
             while split == 1.0 or (split <= most and units * split <= 8.0 * core.cores):
-                time_tile(core, size, width[row], (tile, split, packed, bandwidth[row], rate[row], traffic), trial)
-                if result[row, DURATION] == 0.0 or trial[DURATION] < result[row, DURATION]:
+                time_tile(core, size, width[row], (tile, split, packed, bandwidth[row], rate[row], traffic), best, trial)
+                if trial[DURATION] < best:
+                    best = trial[DURATION]
                     result[row] = trial
                 split *= 2.0
         result[row, BUFFER_READ] += result[row, KV_WRITE] + result[row, O_BYTE]

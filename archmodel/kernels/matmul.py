@@ -76,14 +76,21 @@ def memory_traffic(core: Cores, size: Scalars, tile: Scalars, resident: float, r
 
 
 @kernel
-def join(core: Cores, limits: Floats, start: float) -> float:
-    """Cycles of a kernel from its `limits`: the cores fill and drain between waves; cache and memory stream meanwhile."""
+def join(core: Cores, limits: Floats, start: float, best: float) -> float:
+    """Cycles of a kernel from its `limits`: the cores fill and drain between waves; cache and memory stream meanwhile.
+
+    A candidate whose plain maximum is not below `best` cannot win, and gets that instead of the dearer power means.
+    """
+    gaps, buffer, memory = limits[FIXED] - start, limits[BUFFER], limits[MEMORY]
+    least = start + max(gaps + max(limits[MATRIX], limits[VECTOR], limits[FEED]), buffer, memory)
+    if least >= best:
+        return float(least)
     work = smooth_maximum(limits[MATRIX], limits[VECTOR], limits[FEED], core.overlap_exponent)
-    return start + smooth_maximum(limits[FIXED] - start + work, limits[BUFFER], limits[MEMORY], core.overlap_exponent)
+    return float(start + smooth_maximum(gaps + work, buffer, memory, core.overlap_exponent))
 
 
 @kernel
-def time_tile(core: Cores, shape: Floats, width: Floats, plan: Scalars, out: Floats) -> None:
+def time_tile(core: Cores, shape: Floats, width: Floats, plan: Scalars, best: float, out: Floats) -> None:
     """Fill `out` (COLUMNS,) for one candidate `plan` = (tile_m, tile_n, split, memory bytes a cycle, reuse, rate)."""
     m, n, k, count = shape
     input_byte, weight_byte, output_byte, compute_byte = width
@@ -93,6 +100,10 @@ def time_tile(core: Cores, shape: Floats, width: Floats, plan: Scalars, out: Flo
     depth = ceil(k / split / K_STEP) * K_STEP
     tiles = across * down * split * count
     waves, active = ceil(tiles / core.cores), min(tiles, core.cores)
+    out[MATRIX] = waves * tile_m * tile_n * depth / (rate * core.matrix_efficiency)
+    out[DURATION] = core.latency + core.floor + waves * core.ramp + out[MATRIX]
+    if out[DURATION] >= best:  # cannot win
+        return
     dequantised = min(n, tile_n) * depth if weight_byte < compute_byte else 0.0
     partial = split * m * n * PARTIAL_BYTE * count if split > 1.0 else 0.0
     fetched = (a_byte * across + b_byte * down) * count / core.multicast
@@ -100,7 +111,6 @@ def time_tile(core: Cores, shape: Floats, width: Floats, plan: Scalars, out: Flo
     size = (m, n, a_byte, b_byte, c_byte, (a_byte + c_byte) * count)
     a_traffic, b_traffic, c_traffic = memory_traffic(core, size, (tile_m, tile_n), resident, reuse_byte)
     traffic = (a_traffic + b_traffic + c_traffic) * count
-    out[MATRIX] = waves * tile_m * tile_n * depth / (rate * core.matrix_efficiency)
     out[VECTOR] = waves * dequantised * core.dequantise_flop / core.vector_flop
     out[FEED] = waves * (min(m, tile_m) * input_byte + min(n, tile_n) * weight_byte) * depth / core.feed_byte
     out[BUFFER] = (fetched + 2.0 * partial + c_byte * count) / core.cache_byte_per_cycle
@@ -109,7 +119,7 @@ def time_tile(core: Cores, shape: Floats, width: Floats, plan: Scalars, out: Flo
     drain = min(m, tile_m) * min(n, tile_n) * output_byte / core.feed_byte
     start = core.latency + core.floor + (core.extra_floor if split > 1.0 else 0.0) + core.ramp + drain
     out[FIXED] = start + (waves - 1.0) * (core.ramp + drain)
-    out[DURATION] = join(core, out, start)
+    out[DURATION] = join(core, out, start, best)
     out[A_BYTE], out[B_BYTE], out[C_BYTE] = a_traffic * count, b_traffic * count, c_traffic * count
     out[BUFFER_READ] = fetched + partial + c_traffic * count
     out[BUFFER_WRITE] = c_byte * count + partial + (a_traffic + b_traffic) * count
@@ -121,9 +131,8 @@ def time_tile(core: Cores, shape: Floats, width: Floats, plan: Scalars, out: Flo
 def fits(core: Cores, tile_m: float, tile_n: float, width: Floats) -> bool:
     """Whether the accumulators and two stages of operands of a tile fit one core; the smallest tile always runs."""
     stage = K_STEP * (tile_m * width[0] + tile_n * max(width[1], width[3]))
-    return (
-        tile_m * tile_n * PARTIAL_BYTE <= core.accumulator_byte and 2.0 * stage <= core.core_buffer_byte
-    ) or tile_m + tile_n <= 2.0 * core.tile_sizes[0]
+    roomy = tile_m * tile_n * PARTIAL_BYTE <= core.accumulator_byte and 2.0 * stage <= core.core_buffer_byte
+    return bool(roomy or tile_m + tile_n <= 2.0 * core.tile_sizes[0])
 
 
 @kernel
@@ -153,7 +162,7 @@ def matmul(core: Cores, shape: Floats, width: Floats, rate: Floats, bandwidth: F
         m, n, k, count = shape[row]
         if m * n * k * count <= 0.0:
             continue
-        smallest = core.tile_sizes[0]
+        smallest, best = core.tile_sizes[0], np.inf
         for tile_m in core.tile_sizes:
             for tile_n in core.tile_sizes:
                 too_big = (tile_m >= 2.0 * m and tile_m > smallest) or (tile_n >= 2.0 * n and tile_n > smallest)
@@ -164,8 +173,9 @@ def matmul(core: Cores, shape: Floats, width: Floats, rate: Floats, bandwidth: F
                     k >= 2.0 * K_STEP * split and ceil(m / tile_m) * ceil(n / tile_n) * count * split <= 8.0 * core.cores
                 ):
                     plan = (tile_m, tile_n, split, bandwidth[row], reuse_byte[row], rate[row])
-                    time_tile(core, shape[row], width[row], plan, trial)
-                    if result[row, DURATION] == 0.0 or trial[DURATION] < result[row, DURATION]:
+                    time_tile(core, shape[row], width[row], plan, best, trial)
+                    if trial[DURATION] < best:
+                        best = trial[DURATION]
                         result[row] = trial
                     split *= 2.0
     return result
