@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-CHIPS = sorted((ROOT / "chips").glob("*.toml"))
-WORKLOADS = sorted((ROOT / "workloads").glob("*.toml"))
 CHIP = ROOT / "chips/hetero_v1.toml"
 WORKLOAD = ROOT / "workloads/llm_100b.toml"
 ENCODER = ROOT / "workloads/risk_encoder.toml"

@@ -148,7 +148,7 @@ def by_format(doc: str, *, default: Any = attrs.NOTHING) -> Any:
             return "must not be empty"
         for key, value in table.items():
             if key not in FORMATS:
-                return f"{key} is no number format; {_one_of(key, FORMATS)}"
+                return f"{key} is no number format; {_one_of(str(key), FORMATS)}"
             if not isinstance(value, float) or not 0.0 < value < _UNBOUNDED:
                 return f"{key} must be a finite number > 0"
         return ""

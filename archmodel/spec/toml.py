@@ -171,8 +171,7 @@ def _build_block(name: str, block: Any, table: Mapping[str, Any], problems: list
     if not isinstance(kind, str) or kind not in KINDS:
         words = ", ".join(KINDS)
         if "kind" in block:
-            rule = f"must be one of {words}{nearest(kind, KINDS) if isinstance(kind, str) else ''}"
-            problems.append(Problem(f"{name}.kind", rule, shown(kind)))
+            problems.append(Problem(f"{name}.kind", f"must be one of {words}{nearest(str(kind), KINDS)}", shown(kind)))
         else:
             known = nearest(name, [*KINDS, *_CHIP_TABLES, *(other for other in table if other != name)])
             problems.append(Problem(name, f"unknown table{known or f', add kind = one of {words}'}"))
