@@ -127,17 +127,29 @@ def matrix_bytes(matrix: Matrix, precision: PrecisionSpec) -> Fraction:
 
 
 def weight_bytes(model: ModelSpec, precision: PrecisionSpec) -> int:
-    """Bytes [B] of the resident weights, towers included.
+    """Bytes [B] of the resident weights, towers included; `stored_elements` says in which formats."""
+    bits = sum(elements * Fraction(BITS[fmt]) for fmt, elements in stored_elements(model, precision).items())
+    return math.ceil(bits / 8)
+
+
+def stored_elements(model: ModelSpec, precision: PrecisionSpec) -> dict[str, int]:
+    """Elements of the resident weights by format, towers included; scales and zero points are elements too.
 
     Matrices of the layers are stored at `precision.weights` with their scales; tables, heads, routers, norms, biases
     and other vectors at `precision.embedding`, or at the weights' format too where that is empty.
     """
-    plain = Fraction(BITS[precision.embedding or precision.weights]) / 8
-    total = sum(elements for _, elements in _vectors(model)) * plain
+    plain = precision.embedding or precision.weights
+    found: Counter[str] = Counter({plain: sum(elements for _, elements in _vectors(model))})
     for part, matrix, count in _matrices(model):
-        one = matrix.elements * plain if part in ("embedding", "head", "router") else matrix_bytes(matrix, precision)
-        total += count * one
-    return math.ceil(total) + sum(weight_bytes(tower, precision) for tower in model.towers)
+        quantised = part not in ("embedding", "head", "router")
+        found[precision.weights if quantised else plain] += matrix.elements * count
+        if quantised and precision.weight_group:
+            groups = matrix.n * -(-matrix.k // precision.weight_group) * count
+            found[precision.weight_scale] += groups
+            found[precision.weights] += groups if precision.weight_zero_point else 0
+    for tower in model.towers:
+        found.update(stored_elements(tower, precision))
+    return {fmt: elements for fmt, elements in found.items() if elements}
 
 
 def _cache_elements(layer: LayerSpec, shards: int = 1) -> int:
