@@ -20,7 +20,8 @@ class Problem:
     value: str = ""
 
     def __str__(self) -> str:
-        return f"{self.key}: {self.value}, {self.rule}" if self.value else f"{self.key}: {self.rule}"
+        words = f"{self.key}: {self.value}, {self.rule}" if self.value else f"{self.key}: {self.rule}"
+        return "".join(c if c.isprintable() else repr(c)[1:-1] for c in words)  # one line, and no control codes
 
 
 class SpecError(ArchmodelError):

@@ -41,6 +41,7 @@ CHIPS: list[tuple[str, Changes, tuple[str, ...]]] = [
     ("typo in a table", {"placment": 'attention = "gpu"'}, ("placment: unknown table, did you mean placement?",)),
     ("typo in a kind", {"hbm.kind": '"drma"'}, ('hbm.kind: "drma", must be one of gpu, npu', "did you mean dram?")),
     ("kind is a list", {"hbm.kind": '["dram"]'}, ('hbm.kind: ["dram"], must be one of',)),
+    ("control codes", {"npu": '"\\u001b[2J\\n" = 1', '"\\n"': ""}, (r"npu.\x1b[2J\n: unknown key", r"\n: unknown table")),
     ("no kind", {"cache": "capacity_mb = 1"}, ("cache: unknown table, add kind = one of gpu",)),
     ("name of a block", {'"a/b"': LINK.format('"gpu", "sram"')}, ('"a/b": must be a name of letters',)),
     ("string for a number", {"npu.rows": '"32"'}, ('npu.rows: "32", must be an integer',)),

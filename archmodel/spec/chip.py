@@ -149,7 +149,7 @@ class DramSpec:
     capacity_gb: float = number("capacity, 1e9 bytes", above=0)
     channels: int = number("independent channels", above=0, at_most=1e6)
     channel_bit: int = number("data width of one channel", above=0, at_most=65536)
-    data_rate_gbit_per_s: float = number("rate of one pin", above=0, at_most=1000)
+    data_rate_gbit_per_s: float = number("rate of one pin", at_least=0.001, at_most=1000)
     latency_ns: float = number("unloaded load-to-use, path included", at_least=0)
     source: str = text("where the numbers come from", required=True)
     stream_efficiency: float = number(
