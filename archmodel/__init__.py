@@ -1,8 +1,8 @@
 """A cycle-approximate model of heterogeneous chips for Transformer inference.
 
-    from archmodel import load_chip, load_workload, evaluate
+from archmodel import load_chip, load_workload, evaluate
 
-    result = evaluate(load_chip("chips/hetero_v1.toml"), load_workload("workloads/llm_100b.toml"))
+result = evaluate(load_chip("chips/hetero_v1.toml"), load_workload("workloads/llm_100b.toml"))
 """
 
 from __future__ import annotations

@@ -202,7 +202,9 @@ class Result:
             notes.append(f"{self.residency.spilled_fraction:.1%} of the weights are spilled to {self.residency.spill_tier}")
         limit = self.chip.power.limit_w
         if limit and self.power_w > limit:
-            notes.append(f"mean power {self.power_w:.0f} W is above the limit of {limit:.0f} W: a real chip would lower its clock")
+            notes.append(
+                f"mean power {self.power_w:.0f} W is above the limit of {limit:.0f} W: a real chip would lower its clock"
+            )
         return tuple(notes)
 
     def bottleneck(self, phase: str) -> str:
@@ -315,9 +317,7 @@ def _step_result(
     simulated, rows = program.simulated, program.events.row
     count = np.bincount(rows, minlength=len(table.rows)).astype(float)
     busy = np.bincount(table.owner[rows], simulated.end_s - simulated.start_s, minlength=len(soc.resources))
-    segments = {
-        f"compute_{name}": float(simulated.compute_s[number]) for number, name in enumerate(soc.units)
-    }
+    segments = {f"compute_{name}": float(simulated.compute_s[number]) for number, name in enumerate(soc.units)}
     segments |= {name: float(simulated.other_s[code]) for code, name in _SEGMENTS.items()}
     return StepResult(
         step=sample.step,
@@ -325,7 +325,7 @@ def _step_result(
         program=program,
         segments_s=segments,
         transfer_hidden_s=float(simulated.hidden_s),
-        busy_s=busy,
+        busy_s=busy.astype(float),
         byte=count @ table.byte,
         energy_j={name: float(value @ count) for name, value in energy.items()},
         count=count,

@@ -98,7 +98,7 @@ class _Placer:
             self.widened.append((record["name"], owner, wanted, compute))
         narrow = element_bytes(compute) < self.setting.activation_byte
         after = tuple(self._bring(i, owner, compute if narrow else "") for i in record["after"])
-        changed = {"compute_format": FORMATS.index(compute)}
+        changed: dict[str, float] = {"compute_format": FORMATS.index(compute)}
         if narrow:
             changed["input_byte"] = element_bytes(compute)
         node = self._unit({**record, **changed}, owner, after)
@@ -241,7 +241,13 @@ def place_exit(soc: Soc, setting: Setting, template: Template) -> Piece:
         node = placer.transfer("collect", source, name, (node,), byte)
         seconds = control.completion_cycles / (control.clock_ghz * 1e9)
         node = placer.add("complete", name, CLASS_SYNCHRONISATION, (node,), duration_s=seconds)
-        trapped = sequences / setting.step.sequences * control.exceptions_per_step * control.exception_cycles / (control.clock_ghz * 1e9)
+        trapped = (
+            sequences
+            / setting.step.sequences
+            * control.exceptions_per_step
+            * control.exception_cycles
+            / (control.clock_ghz * 1e9)
+        )
         if trapped > 0.0:
             node = placer.add("exceptions", name, CLASS_SYNCHRONISATION, (node,), duration_s=trapped)
         source = name

@@ -63,11 +63,12 @@ def live_byte(piece: Piece, stream_byte: float) -> float:
 def _result_byte(record: dict[str, Any]) -> float:
     kind = record.get("kind")
     if kind == Kind.MATMUL:
-        return record["m"] * record["n"] * record.get("count", 1.0) * record["output_byte"]
+        return float(record["m"] * record["n"] * record.get("count", 1.0) * record["output_byte"])
     if kind == Kind.ATTENTION:
         scores = record["q_tokens"] * record["kv_tokens"] * record["materialised"] * record["input_byte"]
-        return record["sequences"] * record["heads"] * (record["q_tokens"] * record["v_dim"] * record["output_byte"] + scores)
-    return 0.0 if record.get("fused") else record.get("write_byte", 0.0)
+        outputs = record["q_tokens"] * record["v_dim"] * record["output_byte"]
+        return float(record["sequences"] * record["heads"] * (outputs + scores))
+    return 0.0 if record.get("fused") else float(record.get("write_byte", 0.0))
 
 
 def plan_residency(
@@ -122,9 +123,7 @@ def _activation_buffers(soc: Soc, byte: float, capacity: dict[str, float]) -> li
     ]
 
 
-def _fitted(
-    soc: Soc, buffers: tuple[Buffer, ...], capacity: dict[str, float], weights_tier: str, kv_tier: str
-) -> Residency:
+def _fitted(soc: Soc, buffers: tuple[Buffer, ...], capacity: dict[str, float], weights_tier: str, kv_tier: str) -> Residency:
     """The residency with the overflow of the weights' tier spilled, if that is allowed and enough."""
     spill = soc.chip.placement.spill
     over = sum(b.byte for b in buffers if b.tier == weights_tier) - capacity[weights_tier]

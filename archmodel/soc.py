@@ -157,9 +157,7 @@ class Soc:
     def peaks_per_s(self) -> dict[str, dict[str, float]]:
         """Derived peaks [FLOP/s or OP/s] by unit and format: units x MACs per cycle x 2 x clock."""
         return {
-            name: {
-                fmt: 2.0 * rate * matrix_units(unit) * unit.clock_ghz * 1e9 for fmt, rate in matrix_rates(unit).items()
-            }
+            name: {fmt: 2.0 * rate * matrix_units(unit) * unit.clock_ghz * 1e9 for fmt, rate in matrix_rates(unit).items()}
             for name, unit in self.units.items()
         }
 

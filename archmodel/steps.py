@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import attrs
 import numpy as np
 
@@ -63,7 +65,7 @@ def _stretches(workload: WorkloadSpec, start: int, end: int) -> list[tuple[int, 
     mixers = [kind.mixer for kind in workload.model.kinds]
     windows = {mixer.window_tokens for mixer in mixers if isinstance(mixer, AttentionSpec) and mixer.window_tokens}
     cuts = sorted({start, end, *(w for w in windows if start < w < end)})
-    return list(zip(cuts[:-1], cuts[1:], strict=True))
+    return list(pairwise(cuts))
 
 
 def _sampled(workload: WorkloadSpec, low: int, high: int) -> list[Sample]:

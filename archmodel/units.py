@@ -99,8 +99,9 @@ def si(value: float, unit: str, digits: int = 3) -> str:
     """`value` with a decimal prefix and `digits` significant digits, for people: 1.2e12, "B/s" -> "1.2 TB/s"."""
     if value == 0.0 or not math.isfinite(value):
         return f"{value:g} {unit}".strip()
+    scaled, chosen = value, ""
     for factor, prefix in _PREFIXES:
-        scaled = float(f"{value / factor:.{digits}g}")
+        scaled, chosen = float(f"{value / factor:.{digits}g}"), prefix
         if abs(scaled) >= 1.0:
             break
-    return f"{scaled:g} {prefix}{unit}".strip()
+    return f"{scaled:g} {chosen}{unit}".strip()

@@ -107,7 +107,9 @@ def test_energy_is_counts_times_table_and_static_times_time(result):
         assert energy[f"{name}_mac"] == pytest.approx(mac * 1e-12 * chip.power.scale, rel=1e-9, abs=1e-15)
     for name, block in chip.blocks.items():
         if getattr(block, "static_power_w", 0.0):
-            assert energy[f"{name}_static"] == pytest.approx(block.static_power_w * result.total_s * chip.power.scale, rel=1e-12)
+            assert energy[f"{name}_static"] == pytest.approx(
+                block.static_power_w * result.total_s * chip.power.scale, rel=1e-12
+            )
     assert sum(energy.values()) == pytest.approx(result.total_j, rel=1e-9)
 
 
@@ -136,7 +138,9 @@ def test_same_input_same_output_to_the_bit(seed):
     one, two = evaluate(*scene(seed)), evaluate(*scene(seed))
     assert one.total_s == two.total_s
     assert one.energy_j == two.energy_j
-    assert all(np.array_equal(a.program.simulated.end_s, b.program.simulated.end_s) for a, b in zip(one.steps, two.steps, strict=True))
+    assert all(
+        np.array_equal(a.program.simulated.end_s, b.program.simulated.end_s) for a, b in zip(one.steps, two.steps, strict=True)
+    )
 
 
 MORE = {

@@ -20,7 +20,8 @@ def cache_folder() -> str:
     """Folder of the compiled kernels, named after a digest of every kernel's source.
 
     Numba only watches the file of the function itself, so a change in a callee in another file would bring back the
-    old machine code; the digest makes that impossible. Falls back to a user folder where the package is read-only.
+    old machine code; the digest makes that impossible. `ARCHMODEL_CACHE` names another parent folder; else it is the
+    package's own, or a user folder where the package is read-only.
     """
     here = Path(__file__).parent
     digest = hashlib.sha256()
@@ -28,7 +29,9 @@ def cache_folder() -> str:
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
     name = digest.hexdigest()[:16]
     user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    for parent in (here / "__pycache__", user / "archmodel", Path(tempfile.gettempdir()) / "archmodel"):
+    chosen = os.environ.get("ARCHMODEL_CACHE")
+    parents = [here / "__pycache__", user / "archmodel", Path(tempfile.gettempdir()) / "archmodel"]
+    for parent in [Path(chosen), *parents] if chosen else parents:
         folder = parent / name
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -41,10 +44,12 @@ def cache_folder() -> str:
 
 def kernel(function: Function) -> Function:
     """Compile `function` on first use and keep the machine code. A division by zero raises, as in Python."""
-    before = numba.config.CACHE_DIR
+    config: Any = numba.config
+    before = config.CACHE_DIR
     folder = cache_folder()
     try:
-        numba.config.CACHE_DIR = folder
-        return numba.njit(cache=bool(folder), error_model="python")(function)  # type: ignore[no-any-return]
+        config.CACHE_DIR = folder
+        compiled: Any = numba.njit(cache=bool(folder), error_model="python")(function)
     finally:
-        numba.config.CACHE_DIR = before
+        config.CACHE_DIR = before
+    return compiled  # type: ignore[no-any-return]

@@ -144,7 +144,7 @@ def _account(dt: float, running: Ints, speed: Floats, events: Events, table: Row
     rest = DISPATCH
     for event in running:
         kind = table.event_class[events.row[event]]
-        if kind == CLASS_COMPUTE or kind == CLASS_CONVERSION:
+        if kind in (CLASS_COMPUTE, CLASS_CONVERSION):
             units += 1
         elif kind == CLASS_TRANSFER:
             transfer = True
