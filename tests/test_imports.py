@@ -52,7 +52,9 @@ def imported(file: Path) -> set[str]:
 
 def own(names: set[str]) -> set[str]:
     """Rooms of archmodel among imported names; `from archmodel import sizes` is the room sizes."""
-    rooms = {room(name) for name in names if name.split(".")[0] == "archmodel" and name not in ("archmodel", "archmodel.__version__")}
+    rooms = {
+        room(name) for name in names if name.split(".")[0] == "archmodel" and name not in ("archmodel", "archmodel.__version__")
+    }
     return {name for name in rooms if name in FLOOR_OF or (PACKAGE / f"{name}.py").exists() or (PACKAGE / name).is_dir()}
 
 

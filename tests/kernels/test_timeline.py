@@ -95,7 +95,11 @@ def test_dispatch_is_serial_and_runs_ahead_as_far_as_the_queue():
 def test_a_synchronisation_blocks_the_core_that_dispatches():
     # event 1 is a synchronisation of 1 s on the control core (resource 1); the dispatch of event 2 waits for it
     events, table = make(
-        [0, 1, 0], [1.0, 1.0, 1.0], [[], [0], []], dispatch=[0.1, 0.0, 0.1], kind=[CLASS_COMPUTE, CLASS_SYNCHRONISATION, CLASS_COMPUTE]
+        [0, 1, 0],
+        [1.0, 1.0, 1.0],
+        [[], [0], []],
+        dispatch=[0.1, 0.0, 0.1],
+        kind=[CLASS_COMPUTE, CLASS_SYNCHRONISATION, CLASS_COMPUTE],
     )
     out = simulate(events, table, Dispatcher(1, 1, 2))
     assert out.start_s[1] == pytest.approx(1.1)
@@ -118,9 +122,7 @@ def test_laws(seed):
     kinds = np.array([CLASS_COMPUTE, CLASS_CONVERSION, CLASS_TRANSFER, CLASS_HOST])[np.array(resource)]
     usage = rng.uniform(0.0, 1.0, (n, shared)) * (rng.uniform(size=(n, shared)) < 0.5)
     dispatch = rng.exponential(0.2, n) * (rng.uniform(size=n) < 0.7)
-    events, table = make(
-        resource, duration, deps, dispatch=dispatch, kind=kinds, share=rng.uniform(0, 1, n), usage=usage
-    )
+    events, table = make(resource, duration, deps, dispatch=dispatch, kind=kinds, share=rng.uniform(0, 1, n), usage=usage)
     queue = int(rng.integers(0, 4))
     out = simulate(events, table, Dispatcher(resources - 1, queue, resources))
     makespan = out.end_s.max()
