@@ -15,8 +15,8 @@ import typer
 from rich.console import Console, Group, RenderableType
 
 from archmodel.errors import ArchmodelError, Problem, SpecError
-from archmodel.spec.toml import WORKLOAD_TABLES, load_chip, load_workload, parse_overrides, read_table
 from archmodel.spec.reader import read_text
+from archmodel.spec.toml import WORKLOAD_TABLES, load_chip, load_workload, parse_overrides, read_table
 
 if TYPE_CHECKING:
     from archmodel.evaluate import Result
@@ -89,7 +89,7 @@ def show_command(
     """Resolved numbers of a chip (peaks, bandwidths, capacities) or of a workload (weights, FLOPs, KV cache)."""
     overrides = parse_overrides(settings or [])
     spec: ChipSpec | WorkloadSpec
-    spec = load_chip(file, overrides) if _kind(file) == "chip" else _load_workload(file, overrides)
+    spec = load_chip(file, overrides) if _kind(file) == "chip" else load_workload(file, overrides)
     from archmodel.report import show
 
     if as_json:
@@ -153,15 +153,7 @@ def _inputs(chip_file: Path, workload_file: Path, overrides: dict[str, Any]) -> 
             for_workload[key] = value
         if table not in WORKLOAD_TABLES or table == "placement" or (laid_over and table not in given):
             for_chip[key] = value
-    return load_chip(chip_file, for_chip), _load_workload(workload_file, for_workload)
-
-
-def _load_workload(file: Path, overrides: dict[str, Any]) -> WorkloadSpec:
-    """The workload of a TOML or config.json. The default request of an encoder's config.json generates nothing."""
-    workload = load_workload(file, overrides)
-    if _is_json(file) and workload.model.family == "encoder" and "request.output_tokens" not in overrides:
-        return attrs.evolve(workload, request=attrs.evolve(workload.request, output_tokens=0))
-    return workload
+    return load_chip(chip_file, for_chip), load_workload(workload_file, for_workload)
 
 
 def _is_json(file: Path) -> bool:

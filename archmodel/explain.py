@@ -12,7 +12,7 @@ from archmodel.costs import LIMITS
 from archmodel.evaluate import Result, StepResult
 from archmodel.operations import Kind
 from archmodel.soc import matrix_rates, matrix_units
-from archmodel.spec.model import AttentionSpec, LatentAttentionSpec, ModelSpec
+from archmodel.spec.model import AttentionSpec, LatentAttentionSpec
 from archmodel.units import BITS, FORMATS, element_bytes, si
 
 _OPERATIONS = 6
@@ -40,7 +40,7 @@ class Topic:
 
 def explanation(result: Result) -> list[Topic]:
     """Formulas of the run as a whole, then of the operations that cost most."""
-    return [_run(result), _peaks(result), weights(result.workload.model, result), *_cache(result), *_operations(result)]
+    return [_run(result), _peaks(result), _weights(result), *_cache(result), *_operations(result)]
 
 
 def plain(value: float) -> str:
@@ -70,7 +70,8 @@ def _run(result: Result) -> Topic:
                  f"{request.batch} * {tokens} / {energy}"),
     ]  # fmt: skip
     if result.time_per_output_token_s is not None:
-        made.insert(1, _formula("time per output token", result.time_per_output_token_s, "s", "further steps / (output tokens - 1)",
+        made.insert(1, _formula("time per output token", result.time_per_output_token_s, "s",
+                                "further steps / (output tokens - 1)",
                                 f"{plain(result.decode_s)} / ({request.output_tokens} - 1)"))  # fmt: skip
     counted = "tokens are those put out" if request.output_tokens else "tokens are those read: an encoder puts out none"
     return Topic("The run", tuple(made), counted)
@@ -87,8 +88,9 @@ def _peaks(result: Result) -> Topic:
     return Topic("Peaks", tuple(made), "one MAC is two operations")
 
 
-def weights(model: ModelSpec, result: Result) -> Topic:
+def _weights(result: Result) -> Topic:
     """Bytes of the stored weights, by number format."""
+    model = result.workload.model
     stored = sizes.stored_elements(model, result.precision)
     symbols = " + ".join(f"{fmt} elements * {plain(BITS[fmt] / 8)} B" for fmt in stored)
     expression = " + ".join(_product([elements, BITS[fmt] / 8]) for fmt, elements in stored.items())
@@ -120,7 +122,11 @@ def _cache(result: Result) -> list[Topic]:
     if not terms:
         return []
     value = sizes.kv_cache_bytes(model, fmt, tokens, request.batch, policy)
-    return [Topic("KV cache when the last token is out", (_formula("KV cache", value, "B", " + ".join(symbols), " + ".join(terms)),))]
+    return [
+        Topic(
+            "KV cache when the last token is out", (_formula("KV cache", value, "B", " + ".join(symbols), " + ".join(terms)),)
+        )
+    ]
 
 
 def _operations(result: Result) -> Iterator[Topic]:
@@ -174,7 +180,7 @@ def _attention(result: Result, row: int) -> Iterator[Formula]:
     value = sizes.attended_pairs(int(q), int(kv - q), int(window), bool(rows.causal[row]))
     yield _formula("pairs", value, "pairs", symbols, pairs)
     yield _formula("operations", 2 * costs.mac[row], "OP", "2 * sequences * heads * pairs * (QK dim + V dim)",
-                   f"{_product([2, sequences, heads, float(costs.mac[row]) / (sequences * heads * (qk + v))])} * ({plain(qk)} + {plain(v)})")  # fmt: skip
+                   f"{_product([2, sequences, heads, value])} * ({plain(qk)} + {plain(v)})")  # fmt: skip
     width = f"{plain(qk)}" if rows.latent[row] else f"({plain(qk)} + {plain(v)})"
     element = sequences * kv_heads * (qk if rows.latent[row] else qk + v) * byte
     held = "latent" if rows.latent[row] else "(K dim + V dim)"

@@ -21,7 +21,7 @@ from archmodel.report.trace import Trace
 from archmodel.units import si
 
 _DPI = 110
-_STYLE: Final[dict[str, Any]] = {
+_STYLE: Final[Any] = {
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.titleweight": "bold",

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from archmodel.costs import Floats
 from archmodel.report.figure import COLOURS, legend, quantities, title
 from archmodel.report.trace import Trace
 from archmodel.units import si
@@ -57,7 +58,7 @@ def points(trace: Trace) -> list[Point]:
     """Operations of the first step and of the representative decode step that touch memory, those that cost most first."""
     columns = ("step", "mac", "vector_flop", "duration_s", "runs")
     step, mac, vector, duration, runs = (trace.numbers("operations", column) for column in columns)
-    byte = sum(trace.numbers("operations", f"{name}_traffic_byte") for name in ("weight", "kv", "activation"))
+    byte = np.sum([trace.numbers("operations", f"{name}_traffic_byte") for name in ("weight", "kv", "activation")], axis=0)
     work = np.where(mac > 0, 2 * mac, vector)
     names, owners = trace.words("operations", "name"), trace.words("operations", "owner")
     labels, phases = trace.words("steps", "label"), trace.words("steps", "phase")
@@ -72,7 +73,7 @@ def points(trace: Trace) -> list[Point]:
     return sorted(out, key=lambda point: -point.share)
 
 
-def _phase_time(trace: Trace, seconds: np.ndarray) -> dict[tuple[str, str, str], float]:  # type: ignore[type-arg]
+def _phase_time(trace: Trace, seconds: Floats) -> dict[tuple[str, str, str], float]:
     """Share of the run's time of all rows with the same name, owner and phase: the samples of a decode are one operation."""
     phases = trace.words("steps", "phase")
     total: dict[tuple[str, str, str], float] = {}
@@ -112,8 +113,8 @@ def _numbers(axes: Axes, found: list[Point]) -> None:
         point = found[numbers[0]]
         crowded = any(abs(other_x - x) <= 4 and 0 < other_y - y <= 6 for other_x, other_y in spots)
         axes.annotate(",".join(str(n + 1) for n in numbers), (point.intensity, point.flop_per_s),
-                      xytext=(0, -9 if crowded else 9), textcoords="offset points", ha="center", va="top" if crowded else "bottom",
-                      fontsize=8, fontweight="bold", zorder=4)  # fmt: skip
+                      xytext=(0, -9 if crowded else 9), textcoords="offset points", ha="center",
+                      va="top" if crowded else "bottom", fontsize=8, fontweight="bold", zorder=4)  # fmt: skip
 
 
 def _legends(axes: Axes, found: list[Point], colours: dict[str, str]) -> None:

@@ -154,8 +154,7 @@ def workload_sources(workload: WorkloadSpec) -> Iterator[tuple[str, str]]:
     yield "request", workload.request.source
     if any(getattr(workload.limits, name) for name in ("time_to_first_token_ms", "time_per_output_token_ms", "latency_ms")):
         yield "limits", workload.limits.source
-    if workload.placement is not None:
-        yield "placement", workload.placement.source
+    yield "placement", str(workload.placement.get("source", ""))
 
 
 def run_assumptions(result: Result) -> list[str]:

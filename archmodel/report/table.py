@@ -18,6 +18,7 @@ from archmodel.units import si
 
 _SEGMENT_WORDS = {
     "memory": "units waiting for memory or SRAM bandwidth",
+    "kernel_overhead": "launching kernels, filling and draining units",
     "transfer_exposed": "moving results while no unit runs",
     "layout_conversion": "rewriting layouts between unlike units",
     "synchronisation": "completions and releases, no unit running",
@@ -107,11 +108,14 @@ def _limits(result: Result) -> Iterator[RenderableType]:
     if not found:
         return
     yield heading("Limits of the workload")
-    yield columns(["limit", "at most", "reached", "<"], ([
-        name.replace("_", " "), si(limit["limit_s"], "s"), si(limit["value_s"], "s"),
-        f"kept, {percent(limit['margin_fraction'])} to spare" if limit["kept"]
-        else f"MISSED by {si(limit['value_s'] - limit['limit_s'], 's')}, {limit['value_s'] / limit['limit_s']:.2f} times the limit",
-    ] for name, limit in found.items()))  # fmt: skip
+    rows = []
+    for name, limit in found.items():
+        most, reached = limit["limit_s"], limit["value_s"]
+        verdict = f"MISSED by {si(reached - most, 's')}, {reached / most:.2f} times the limit"
+        if limit["kept"]:
+            verdict = f"kept, {percent(limit['margin_fraction'])} to spare"
+        rows.append([name.replace("_", " "), si(most, "s"), si(reached, "s"), verdict])
+    yield columns(["limit", "at most", "reached", "<"], rows)
 
 
 def _segments(result: Result) -> Iterator[RenderableType]:

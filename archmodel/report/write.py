@@ -23,13 +23,13 @@ def write_reports(result: Result, folder: Path, *, chip_text: str, workload_text
 
     def figure(name: str) -> Writer:
         def write(path: Path) -> None:
-            from archmodel.report import figure  # matplotlib costs half a second
+            from archmodel.report.figure import draw  # matplotlib costs half a second
 
-            figure.draw(name, written[0], path)
+            draw(name, written[0], path)
 
         return write
 
-    writers = {folder / f"{stem}.h5": trace}
+    writers: dict[Path, Writer] = {folder / f"{stem}.h5": trace}
     writers |= {folder / f"{stem}.{name}.png": figure(name) for name in ("timeline", "breakdown", "roofline")}
     write_whole(writers)
     return list(writers)
