@@ -79,6 +79,6 @@ def random_shape(rng: np.random.Generator) -> ShapeSpec:
 
 def random_workload(rng: np.random.Generator) -> WorkloadSpec:
     request = RequestSpec(
-        batch=int(rng.integers(1, 10)), input_tokens=int(rng.integers(1, 200)), output_tokens=int(rng.integers(1, 30))
+        batch=int(rng.integers(1, 10)), input_tokens=int(rng.integers(1, 200)), output_tokens=int(rng.integers(2, 30))
     )
     return WorkloadSpec(name="random", model=expand(random_shape(rng)), request=request)

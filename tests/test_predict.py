@@ -67,7 +67,7 @@ def test_formats_go_to_the_gpu_first_and_to_the_npu_if_only_it_has_them(tmp_path
     rows = [(64, 64, 64, dtype) for dtype in ("fp16", "float16", "int8", "fp8", "int4", "int4_wo", "sq")]
     found = predict_file(HETERO, write(tmp_path, GEMM_HEAD, rows))
     assert found.unit == ("gpu", "gpu", "npu", "gpu", "gpu", "gpu", "npu")
-    assert found.compute_format == ("fp16", "fp16", "int8", "fp8", "int4", "fp16", "int8")
+    assert found.compute_format == ("fp16", "fp16", "int8", "fp8", "int4", "bf16", "int8")
     assert found.remarks == ()
 
 
@@ -78,12 +78,12 @@ def test_a_wider_format_is_used_and_said_where_no_unit_has_the_format(tmp_path):
 
 
 def test_formats_that_no_unit_holds_are_refused_all_at_once(tmp_path):
-    rows = [(1, 1, 1, "fp16"), (1, 1, 1, "bfloat16"), (1, 1, 1, "fp32"), (1, 1, 1, "bfloat16")]
+    rows = [(1, 1, 1, "fp16"), (1, 1, 1, "tf32"), (1, 1, 1, "fp32"), (1, 1, 1, "tf32")]
     with pytest.raises(MappingError) as error:
         predict_file(HETERO, write(tmp_path, GEMM_HEAD, rows))
     first, *rest = str(error.value).splitlines()
-    assert "gpu has fp16, fp8, int4; npu has int8" in first
-    assert rest == ["  line 3 and alike: bf16 needs bf16", "  line 4 and alike: fp32 needs fp32"]
+    assert "gpu has fp16, bf16, fp8, int4; npu has int8" in first
+    assert rest == ["  line 3 and alike: tf32 needs tf32", "  line 4 and alike: fp32 needs fp32"]
 
 
 def test_a_chip_without_a_capable_unit_is_refused(tmp_path):

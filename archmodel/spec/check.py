@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import attrs
 
@@ -148,13 +149,13 @@ def _reach(name: str, targets: Iterable[str], found: Mapping[str, list[tuple[str
             yield Problem(name, f"links form a cycle: two equally short paths lead to {target}, {shown_ways}")
 
 
-def merged_placement(chip: ChipSpec, placement: PlacementSpec | None) -> ChipSpec:
+def merged_placement(chip: ChipSpec, placement: Mapping[str, Any]) -> ChipSpec:
     """The chip with what a workload's placement sets laid over its own. Raises SpecError where that fits no block."""
-    if placement is not None:
-        fields = attrs.fields(PlacementSpec)
-        values = {field.name: getattr(placement, field.name) for field in fields}
-        changed = {field.name: values[field.name] for field in fields if values[field.name] != field.default}
-        chip = attrs.evolve(chip, placement=attrs.evolve(chip.placement, **changed))
+    if placement:
+        known = [field.name for field in attrs.fields(PlacementSpec)]
+        if unknown := [Problem(f"placement.{key}", "unknown key" + nearest(key, known)) for key in placement if key not in known]:
+            raise SpecError(chip.name, unknown)
+        chip = attrs.evolve(chip, placement=attrs.evolve(chip.placement, **placement))
     if problems := chip_problems(chip.blocks, chip.placement):
         raise SpecError(chip.name, problems)
     return chip

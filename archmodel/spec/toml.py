@@ -223,6 +223,7 @@ def _assembled(table: Mapping[str, Any], model: ModelSpec | None, file: str, pro
         name: build(cls, table.get(name, {}), name, problems) if name in table or name in ("request", "limits") else None
         for name, cls in _RUN_TABLES.items()
     }
+    parts["placement"] = table.get("placement", {})  # laid over the chip's when both are known
     workload = build(WorkloadSpec, table.get("workload", {}), "workload", problems, model=model, **parts)
     request = parts["request"]
     if model is not None and isinstance(request, RequestSpec):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import attrs
 
 from archmodel.spec.fields import choice, flag, number, number_format, text
@@ -85,4 +88,4 @@ class WorkloadSpec:
     request: RequestSpec
     precision: PrecisionSpec | None = None
     limits: LimitsSpec = attrs.field(factory=LimitsSpec)
-    placement: PlacementSpec | None = None
+    placement: Mapping[str, Any] = attrs.field(factory=dict)  # keys of `PlacementSpec` that this run sets otherwise

@@ -14,7 +14,6 @@ from archmodel.errors import SpecError
 from archmodel.evaluate import evaluate
 from archmodel.spec.check import chip_problems, merged_placement, routes
 from archmodel.spec.toml import load_chip, load_workload
-from archmodel.spec.workload import PlacementSpec
 
 Joins = dict[str, tuple[str, ...]]
 
@@ -64,18 +63,20 @@ def test_many_paths_take_no_time() -> None:
 def test_a_good_chip_has_no_problems() -> None:
     chip = load_chip(CHIP)
     assert chip_problems(chip.blocks, chip.placement) == []
-    assert merged_placement(chip, None) is chip
+    assert merged_placement(chip, {}) is chip
 
 
 def test_what_a_workload_places_lies_over_the_placement_of_the_chip() -> None:
     chip = load_chip(CHIP)
-    merged = merged_placement(chip, PlacementSpec(feed_forward="gpu", micro_batches=2))
+    merged = merged_placement(chip, {"feed_forward": "gpu", "micro_batches": 2})
     assert merged.placement == attrs.evolve(chip.placement, feed_forward="gpu", micro_batches=2)
     assert merged.blocks == chip.blocks
+    unfused = merged_placement(chip, {"fusion": False})
+    assert merged_placement(unfused, {"fusion": True}).placement.fusion, "a default can be set again"
 
 
 def test_a_workload_that_places_on_no_block_is_refused() -> None:
-    placement = PlacementSpec(feed_forward="npx", weights="gpu", spill="ddr5")
+    placement = {"feed_forward": "npx", "weights": "gpu", "spill": "ddr5"}
     workload = attrs.evolve(load_workload(WORKLOAD), placement=placement)
     with pytest.raises(SpecError) as caught:
         evaluate(load_chip(CHIP), workload)
