@@ -223,6 +223,8 @@ def _working(what: str, quiet: bool) -> contextlib.AbstractContextManager[Any]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code: 0, 2 for what the user can mend, 130 when interrupted."""
+    if sys.stdout is None:  # the caller closed it
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     try:
         app(args=arguments, prog_name="archmodel")
         code = 0
@@ -233,8 +235,19 @@ def main(arguments: list[str] | None = None) -> int:
         code = _USER_ERROR
     except KeyboardInterrupt:
         code = _INTERRUPTED
+    except OSError as error:
+        code = _unwritable(error)
     try:
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader has gone, as in `| head`: nothing more to say, and nobody to say it to
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        code = code or _unwritable(error)
     return code
+
+
+def _unwritable(error: OSError) -> int:
+    """Exit code where standard output takes no more, and nothing is left that could fail again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):  # the reader has gone, as in `| head`: nobody is left to tell
+        return 0
+    print(f"error: standard output: {error.strerror or error}", file=sys.stderr)
+    return _USER_ERROR

@@ -22,6 +22,8 @@ SCHEMA_VERSION = 1
 _TEXT = h5py.string_dtype("utf-8")
 _CODES = 127  # that one byte holds
 _SMALL_BYTES = 2048  # below it, compression costs more than it saves
+#: what h5py raises on files that are no longer what they were
+_DAMAGE = (OSError, RuntimeError, LookupError, ValueError, TypeError, AttributeError, MemoryError)
 
 
 @attrs.frozen(eq=False)
@@ -95,8 +97,8 @@ def read_trace(path: str | Path) -> Trace:
             return Trace(Path(path), {name: _plain(value) for name, value in file.attrs.items()}, tables)
     except FileNotFoundError:
         raise TraceError(f"{path}: does not exist") from None
-    except (OSError, RuntimeError, KeyError) as error:
-        raise TraceError(f"{path}: is truncated or no HDF5 file: {error}") from None
+    except _DAMAGE as error:
+        raise TraceError(f"{path}: is truncated, damaged or no HDF5 file: {error}") from None
 
 
 def _check(file: h5py.File, path: str | Path) -> None:
