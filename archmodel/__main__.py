@@ -1,7 +1,10 @@
 """`python -m archmodel`."""
 
+import gc
 import sys
 
-from archmodel.cli import main
+gc.disable()  # a process that lives for seconds: looking for cycles would take a tenth of them
+
+from archmodel.cli import main  # noqa: E402
 
 sys.exit(main())

@@ -196,7 +196,7 @@ def _print_result(result: Result, files: list[Path], *, as_json: bool, explain: 
     from archmodel.report import table
 
     console = _stdout()
-    console.print(table.report(result))
+    console.print(table.report(result, console.width))
     if explain:
         from archmodel.report.formulas import formulas
 

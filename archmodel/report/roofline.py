@@ -40,9 +40,11 @@ def draw(figure: Figure, trace: Trace) -> None:
     colours = {unit: COLOURS[i % len(COLOURS)] for i, unit in enumerate(units)}
     low, high = _range(trace, found)
     _roofs(axes, trace, colours, low, high)
-    for point in found:
-        axes.scatter(point.intensity, point.flop_per_s, s=30 + 500 * point.share, color=colours[point.unit], alpha=0.75,
-                     marker=_MARKERS.get(point.phase, "D"), edgecolor="black", linewidth=0.5, zorder=3)  # fmt: skip
+    for unit, phase in dict.fromkeys((point.unit, point.phase) for point in found):
+        group = [point for point in found if (point.unit, point.phase) == (unit, phase)]
+        axes.scatter([p.intensity for p in group], [p.flop_per_s for p in group], s=[30 + 500 * p.share for p in group],
+                     color=colours[unit], alpha=0.75, marker=_MARKERS.get(phase, "D"), edgecolor="black", linewidth=0.5,
+                     zorder=3)  # fmt: skip
     _numbers(axes, found[:_NUMBERED])
     axes.set(xscale="log", yscale="log", xlim=(low, high))
     axes.minorticks_off()

@@ -16,6 +16,7 @@ from archmodel.evaluate import Result
 from archmodel.report.summary import achievable_byte_per_s, capacity, limits, notes, run_assumptions, unit_times_s
 from archmodel.units import si
 
+_WIDE = 120
 _SEGMENT_WORDS = {
     "memory": "units waiting for memory or SRAM bandwidth",
     "kernel_overhead": "launching kernels, filling and draining units",
@@ -35,9 +36,9 @@ def columns(header: Sequence[str], rows: Iterable[Sequence[str]], footer: Sequen
     """A plain table: names on the left, numbers on the right. A header that starts with "<" is left-aligned."""
     table = Table(box=box.SIMPLE_HEAD, show_footer=bool(footer), pad_edge=False, show_edge=False)
     for index, name in enumerate(header):
-        left = index == 0 or name.startswith("<")
-        table.add_column(name.removeprefix("<"), justify="left" if left else "right", footer=footer[index] if footer else "",
-                         overflow="fold")  # fmt: skip
+        text = name.startswith("<")
+        table.add_column(name.removeprefix("<"), justify="left" if index == 0 or text else "right", no_wrap=not text,
+                         footer=footer[index] if footer else "", overflow="fold" if text else "ellipsis")  # fmt: skip
     for row in rows:
         table.add_row(*row)
     return table
@@ -54,9 +55,9 @@ def percent(value: float) -> str:
     return f"{100.0 * value:.1f} %"
 
 
-def report(result: Result) -> Group:
-    """All tables of a result, in the order in which questions come up."""
-    parts: list[RenderableType] = [_title(result), *_headline(result), *_limits(result), *_segments(result)]
+def report(result: Result, width: int) -> Group:
+    """All tables of a result, in the order in which questions come up, for a page of `width` letters."""
+    parts: list[RenderableType] = [_title(result), *_headline(result), *_limits(result), *_segments(result, width)]
     parts += [*_units(result), *_bandwidth(result), *_capacity(result), *_energy(result)]
     parts += [heading("Assumptions that this rests on"), *bullets(run_assumptions(result))]
     parts += [heading("Notes"), *bullets([_integration(result), *notes(result)])]
@@ -118,25 +119,27 @@ def _limits(result: Result) -> Iterator[RenderableType]:
     yield columns(["limit", "at most", "reached", "<"], rows)
 
 
-def _segments(result: Result) -> Iterator[RenderableType]:
-    """Segments of each phase and of the run, in ms and percent, with their sums."""
+def _segments(result: Result, width: int) -> Iterator[RenderableType]:
+    """Segments of each phase and of the run, in ms and percent, with their sums; on a wide page also what they are."""
     spans = {phase: (result.phase_segments_s(phase), result.phase_s(phase)) for phase in result.phases}
     if len(spans) > 1:
         spans["total"] = (result.segments_s, result.total_s)
-    header = ["segment", *(word for name in spans for word in (f"{name} ms", "%")), "<what it is"]
+    header = ["segment", *(word for name in spans for word in (f"{name} ms", "%"))]
+    digits, wide = 3 if result.total_s < 1.0 else 1, width >= _WIDE
     rows = []
     for name, value in result.segments_s.items():
         if value > 0.0:
-            cells = [cell for parts, whole in spans.values() for cell in _share(parts[name], whole)]
-            rows.append([name, *cells, _SEGMENT_WORDS.get(name, f"{name.removeprefix('compute_')} computing")])
-    sums = [cell for parts, whole in spans.values() for cell in _share(sum(parts.values()), whole)]
+            cells = [cell for parts, whole in spans.values() for cell in _share(parts[name], whole, digits)]
+            words = _SEGMENT_WORDS.get(name, f"{name.removeprefix('compute_')} computing")
+            rows.append([name, *cells, *([words] if wide else [])])
+    sums = [cell for parts, whole in spans.values() for cell in _share(sum(parts.values()), whole, digits)]
     yield heading("Where the time goes")
-    yield columns(header, rows, ["sum", *sums, ""])
+    yield columns([*header, *(["<what it is"] if wide else [])], rows, ["sum", *sums, *([""] if wide else [])])
     yield Text(f"Not in the sum: {si(result.transfer_hidden_s, 's')} of transfers hidden behind units that run.", style="dim")
 
 
-def _share(value_s: float, whole_s: float) -> tuple[str, str]:
-    return f"{1e3 * value_s:,.3f}", f"{100.0 * value_s / whole_s:.1f}"
+def _share(value_s: float, whole_s: float, digits: int) -> tuple[str, str]:
+    return f"{1e3 * value_s:,.{digits}f}", f"{100.0 * value_s / whole_s:.1f}"
 
 
 def _units(result: Result) -> Iterator[RenderableType]:
@@ -165,7 +168,8 @@ def _bandwidth(result: Result) -> Iterator[RenderableType]:
         rows.append([name, si(traffic[name], "B"), si(mean, "B/s"), si(achievable[name], "B/s"),
                      percent(result.utilisation[name]), *used])  # fmt: skip
     yield heading("Memory and links")
-    yield columns(["tier or link", "moved", "mean", "achievable", "utilisation", *(f"in {phase}" for phase in phases)], rows)
+    yield columns(["tier or link", "moved", "mean", "achievable", "used", *phases], rows)
+    yield Text("Used is the share of what is achievable, over the run and in each phase.", style="dim")
 
 
 def _capacity(result: Result) -> Iterator[RenderableType]:
