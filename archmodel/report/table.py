@@ -37,7 +37,7 @@ def columns(header: Sequence[str], rows: Iterable[Sequence[str]], footer: Sequen
     table = Table(box=box.SIMPLE_HEAD, show_footer=bool(footer), pad_edge=False, show_edge=False)
     for index, name in enumerate(header):
         text = name.startswith("<")
-        table.add_column(name.removeprefix("<"), justify="left" if index == 0 or text else "right", no_wrap=not text,
+        table.add_column(name.removeprefix("<"), justify="left" if index == 0 or text else "right", no_wrap=not text, min_width=12 if text else None,
                          footer=footer[index] if footer else "", overflow="fold" if text else "ellipsis")  # fmt: skip
     for row in rows:
         table.add_row(*row)
