@@ -37,8 +37,9 @@ def columns(header: Sequence[str], rows: Iterable[Sequence[str]], footer: Sequen
     table = Table(box=box.SIMPLE_HEAD, show_footer=bool(footer), pad_edge=False, show_edge=False)
     for index, name in enumerate(header):
         text = name.startswith("<")
-        table.add_column(name.removeprefix("<"), justify="left" if index == 0 or text else "right", no_wrap=not text, min_width=12 if text else None,
-                         footer=footer[index] if footer else "", overflow="fold" if text else "ellipsis")  # fmt: skip
+        style: Any = {"overflow": "fold", "min_width": 12} if text else {"overflow": "ellipsis", "no_wrap": True}
+        table.add_column(name.removeprefix("<"), justify="left" if index == 0 or text else "right",
+                         footer=footer[index] if footer else "", **style)  # fmt: skip
     for row in rows:
         table.add_row(*row)
     return table
@@ -144,15 +145,16 @@ def _share(value_s: float, whole_s: float, digits: int) -> tuple[str, str]:
 
 def _units(result: Result) -> Iterator[RenderableType]:
     rows = []
-    peaks = result.soc.peaks_per_s()
     for name, times in unit_times_s(result).items():
-        peak = ", ".join(f"{fmt} {_peak(fmt, value)}" for fmt, value in peaks.get(name, {}).items())
         shares = [percent(value / result.total_s) for value in times]
-        rows.append([name, *shares, si(sum(times), "s"), percent(result.utilisation[name]), peak])
+        rows.append([name, *shares, si(sum(times), "s"), percent(result.utilisation[name])])
     yield heading("Units")
-    yield columns(["unit", "busy", "stalled", "idle", "sum", "utilisation", "<peak"], rows)
+    yield columns(["unit", "busy", "stalled", "idle", "sum", "utilisation"], rows)
     yield Text("Busy computes, stalled waits for memory while it holds an operation; utilisation is useful work over the peak.",
                style="dim")  # fmt: skip
+    for name, formats in result.soc.peaks_per_s().items():
+        peaks = ", ".join(f"{fmt} {_peak(fmt, value)}" for fmt, value in formats.items())
+        yield Text(f"Peak of {name}: {peaks}", style="dim")
 
 
 def _peak(fmt: str, value: float) -> str:
