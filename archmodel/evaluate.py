@@ -185,9 +185,17 @@ class Result:
         speed = dict(zip(self.soc.shared, self.soc.shared_byte_per_s.tolist(), strict=True))
         for name, bandwidth in self.bandwidth_byte_per_s.items():
             out[name] = min(1.0, bandwidth / speed[name])
-        others = [named[0] for named in (self.soc.control, self.soc.host) if named]
         busy = self.busy_s()
-        return {**out, **{name: min(1.0, busy[name] / self.total_s) for name in others}}
+        if self.soc.control:
+            out[self.soc.control[0]] = (busy[self.soc.control[0]] + self.dispatch_s) / self.total_s
+        if self.soc.host:
+            out[self.soc.host[0]] = busy[self.soc.host[0]] / self.total_s
+        return out
+
+    @cached_property
+    def dispatch_s(self) -> float:
+        """Time [s] in which commands are dispatched, hidden or not."""
+        return sum(step.weight * float(step.count @ self.table.timeline.dispatch_s) for step in self.steps)
 
     def _unit_utilisation(self, number: int) -> float:
         seconds = self.table.costs.utilisation * self.table.timeline.duration_s * (self.table.owner == number)

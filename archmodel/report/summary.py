@@ -73,20 +73,19 @@ def headline(result: Result) -> dict[str, float | None]:
 def unit_times_s(result: Result) -> dict[str, tuple[float, float, float]]:
     """Busy, stalled and idle time [s] of every unit, the control core and the host; the three add up to the total.
 
-    Busy: what a unit would take with endless bandwidth (and, for the control core, dispatching). Stalled: the rest of the
-    time in which it holds an operation, waiting for memory.
+    Busy: what a unit would take with endless bandwidth, launches included (for the control core, dispatching too).
+    Stalled: the rest of the time in which it holds an operation, waiting for memory.
     """
     soc, table = result.soc, result.table
     count = sum(step.weight * step.count for step in result.steps)
-    work = count * table.timeline.duration_s * table.timeline.compute_share
+    work = count * table.timeline.duration_s * (table.timeline.compute_share + table.timeline.overhead_share)
     by_owner = np.bincount(table.owner, work, minlength=len(soc.resources))
     held = result.busy_s()
     out = {}
     for name in (*soc.units, *(named[0] for named in (soc.control, soc.host) if named)):
         busy, holding = float(by_owner[soc.resources.index(name)]), held[name]
         if soc.control and name == soc.control[0]:
-            dispatch = float(count @ table.timeline.dispatch_s)
-            busy, holding = busy + dispatch, holding + dispatch
+            busy, holding = busy + result.dispatch_s, holding + result.dispatch_s
         out[name] = (busy, max(0.0, holding - busy), max(0.0, result.total_s - max(busy, holding)))
     return out
 

@@ -153,8 +153,9 @@ def merged_placement(chip: ChipSpec, placement: Mapping[str, Any]) -> ChipSpec:
     """The chip with what a workload's placement sets laid over its own. Raises SpecError where that fits no block."""
     if placement:
         known = [field.name for field in attrs.fields(PlacementSpec)]
-        if unknown := [Problem(f"placement.{key}", "unknown key" + nearest(key, known)) for key in placement if key not in known]:
-            raise SpecError(chip.name, unknown)
+        unknown = [key for key in placement if key not in known]
+        if unknown:
+            raise SpecError(chip.name, [Problem(f"placement.{key}", "unknown key" + nearest(key, known)) for key in unknown])
         chip = attrs.evolve(chip, placement=attrs.evolve(chip.placement, **placement))
     if problems := chip_problems(chip.blocks, chip.placement):
         raise SpecError(chip.name, problems)

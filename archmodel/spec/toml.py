@@ -203,7 +203,7 @@ def _json_workload(path: str | Path, overrides: Overrides, request: RequestSpec 
     table = apply_overrides({"request": attrs.asdict(request)}, overrides)
     able = ", ".join(_RUN_TABLES)
     problems = [Problem(name, f"cannot be set on a config.json; {able} can") for name in table if name not in _RUN_TABLES]
-    return _assembled({"workload": {"name": Path(path).stem}, **table}, model, str(path), problems)
+    return _assembled({"workload": {"name": model.name}, **table}, model, str(path), problems)
 
 
 def build_workload(table: Mapping[str, Any], path: str | Path) -> WorkloadSpec:
