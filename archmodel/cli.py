@@ -1,4 +1,4 @@
-"""The command line: `eval`, `show` and `predict`. Results go to standard output, everything else to standard error."""
+"""The command line: `eval`, `show`, `predict` and `audit`. Results go to standard output, everything else to standard error."""
 
 from __future__ import annotations
 
@@ -127,6 +127,32 @@ def predict_command(
         _stdout().print(statistics)
     if output is None:
         _stdout().print(_preview(prediction))
+
+
+@app.command("audit")
+def audit_command(
+    claims_file: Annotated[Path, typer.Argument(metavar="CLAIMS", help="Claims about a chip (TOML).", show_default=False)],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="REPORT.md", help="Write the report as markdown.")
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Judge what somebody claims of a chip: which of it can be true, by how much the rest fails, and what would change that."""
+    from archmodel.spec.claims import load_claims
+
+    claims = load_claims(claims_file)
+    with _working("auditing", quiet):
+        from archmodel.audit.judge import audit
+        from archmodel.report import audit as report
+
+        found = audit(claims)
+    if output is not None:
+        report.write_markdown(found, output)
+    if as_json:
+        _print_json(report.as_json(found))
+    else:
+        _stdout().print(report.table(found))
 
 
 def _preview(prediction: Prediction) -> RenderableType:

@@ -55,6 +55,7 @@ SUFFIXES: Final[dict[str, str]] = {
     "_mm": "mm",
     "_mm2": "mm2",
     "_nm": "nm",
+    "_tops": "TOP/s",
     "_fraction": "1",
     "_tokens": "tokens",
 }

@@ -25,7 +25,7 @@ FLOORS = (
     ("accuracy",),
     ("schedule",),
     ("evaluate",),
-    ("explain",),
+    ("explain", "audit"),
     ("report",),
     ("cli",),
     ("__init__", "__main__"),
