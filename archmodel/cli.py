@@ -145,12 +145,13 @@ def audit_command(
     with _working("auditing", quiet):
         from archmodel.audit.judge import audit
         from archmodel.report import audit as report
+        from archmodel.report.audit_json import as_json as as_dict
 
         found = audit(claims)
     if output is not None:
         report.write_markdown(found, output)
     if as_json:
-        _print_json(report.as_json(found))
+        _print_json(as_dict(found))
     else:
         _stdout().print(report.table(found))
 

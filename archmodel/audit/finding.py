@@ -21,17 +21,18 @@ class Verdict(StrEnum):
 
 @attrs.frozen
 class Check:
-    """`needed` <= `available`, both in `unit`; it holds where it does so but for rounding."""
+    """`needed` <= `available`, both in `unit`; it holds where `needed` exceeds by no more than the tolerance."""
 
     needed_is: str
     needed: float
     available_is: str
     available: float
     unit: str = ""
+    tolerance_fraction: float = 0.0
 
     @property
     def holds(self) -> bool:
-        return self.needed <= self.available * (1.0 + 1e-9)
+        return self.needed <= self.available * (1.0 + self.tolerance_fraction) * (1.0 + 1e-9)
 
     @property
     def factor(self) -> float:

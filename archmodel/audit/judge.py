@@ -13,7 +13,8 @@ from archmodel.audit.finding import Check, Finding, Verdict
 from archmodel.audit.given import chip_figures, peak_tops
 from archmodel.errors import MappingError, Problem, SpecError
 from archmodel.evaluate import evaluate
-from archmodel.spec.claim_kinds import KINDS, Evaluation, Figures
+from archmodel.spec.claim_kinds import KINDS, Evaluation
+from archmodel.spec.claim_rates import Figures
 from archmodel.spec.claims import PEAKS, CaseSpec, ClaimSpec, ClaimsSpec, RunSpec
 from archmodel.spec.toml import WORKLOAD_TABLES, load_chip, load_workload, parse_overrides
 from archmodel.units import unit_of
@@ -144,7 +145,8 @@ def _case(
     for where, given in layers:
         if PEAKS in given and "peak_tops" in attrs.fields_dict(kind) and "peak_tops" not in given:
             found = peak_tops(spec, given[PEAKS], claim.name, problems)
-            given = {**given, **({} if found is None else {"peak_tops": found})}
+            if found is not None:
+                values["peak_tops"], origin["peak_tops"] = found, f"chip, {' and '.join(given[PEAKS])}"
         fitting = {key: value for key, value in given.items() if key in attrs.fields_dict(kind)}
         values |= fitting
         origin |= dict.fromkeys(fitting, where)

@@ -6,7 +6,7 @@ import math
 
 from archmodel.audit.finding import Check, Figure, Finding, Flip
 from archmodel.audit.rates import cache_byte_per_token, weight_byte
-from archmodel.spec.claim_kinds import AggregateBandwidth, Capacity, MemoryTechnology, Reuse
+from archmodel.spec.claim_rates import AggregateBandwidth, Capacity, MemoryTechnology, Reuse
 from archmodel.units import GB
 
 _MB = 1e6
@@ -17,13 +17,20 @@ def capacity(claim: Capacity) -> Finding:
     each, there = weight_byte(claim), claim.capacity_gb * GB
     fit = math.floor(there / each)
     rest = there - fit * each
+    figures = [Figure("copies that fit", fit), Figure("left for the KV cache", rest, "B")]
+    if cache := cache_byte_per_token(claim):
+        figures.append(Figure("tokens that the rest caches", rest / cache, "tokens"))
     return Finding(
-        checks=(Check(f"weights of {claim.copies:g}", claim.copies * each, "capacity", there, "B"),),
-        figures=(
-            Figure("copies that fit", fit),
-            Figure("left for the KV cache", rest, "B"),
-            Figure("tokens that the rest caches", rest / cache_byte_per_token(claim), "tokens"),
+        checks=(
+            Check(
+                f"weights, {claim.copies:g} times",
+                claim.copies * each,
+                "capacity",
+                there,
+                "B",
+            ),
         ),
+        figures=tuple(figures),
         flips=(
             Flip("bits of a weight", "<=", 8.0 * there / claim.copies / claim.parameters, "bit"),
             Flip("parameters of a model", "<=", there / claim.copies / (each / claim.parameters)),
@@ -40,11 +47,10 @@ def memory_technology(claim: MemoryTechnology) -> Finding:
     usual, stated = stacks * claim.stack_gb_per_s * GB, claim.bandwidth_gb_per_s * GB
     pin_bit_per_s = 8.0 * stated / (stacks * claim.stack_pins)
     low = stated < usual
-    larger, smaller = (usual, stated) if low else (stated, usual)
-    words = ("bandwidth that its stacks bring", "bandwidth claimed") if low else ("bandwidth claimed", "that of its stacks")
+    brought, claimed = ("bandwidth that its stacks bring", usual), ("bandwidth claimed", stated)
+    larger, smaller = (brought, claimed) if low else (claimed, brought)
     return Finding(
-        checks=(Check(words[0], larger, f"{words[1]}, times {claim.within_factor:g} between products",
-                      smaller * claim.within_factor, "B/s"),),
+        checks=(Check(*larger, *smaller, "B/s", claim.within_factor - 1.0),),
         figures=(
             Figure("stacks", stacks),
             Figure("bandwidth that they bring", usual, "B/s"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from archmodel.audit.finding import Check, Figure, Finding, Flip
-from archmodel.spec.claim_kinds import (
+from archmodel.spec.claim_rates import (
     Cache,
     ComputeRate,
     Concurrency,
@@ -158,8 +158,8 @@ def concurrency(claim: Concurrency) -> Finding:
     """Claimed rate against sequences in flight over the time between their tokens."""
     rate = claim.sequences / (1e-3 * claim.inter_token_ms)
     return Finding(
-        checks=(Check("tokens a second claimed", claim.rate_tokens_per_s, "sequences over inter-token time, and rounding",
-                      rate * (1.0 + claim.tolerance_fraction), "tokens/s"),),
+        checks=(Check("tokens a second claimed", claim.rate_tokens_per_s, "sequences over inter-token time", rate, "tokens/s",
+                      claim.tolerance_fraction),),
         figures=(Figure("sequences over inter-token time", rate, "tokens/s"),),
         flips=(Flip("sequences", ">=", claim.rate_tokens_per_s * 1e-3 * claim.inter_token_ms),),
     )  # fmt: skip
@@ -171,7 +171,7 @@ def multiple(claim: Multiple) -> Finding:
     larger, smaller = max(product, claim.total), min(product, claim.total)
     names = ("total claimed", "parts") if claim.total >= product else ("parts", "total claimed")
     return Finding(
-        checks=(Check(names[0], larger, f"{names[1]}, and rounding", smaller * (1.0 + claim.tolerance_fraction), claim.unit),),
+        checks=(Check(names[0], larger, names[1], smaller, claim.unit, claim.tolerance_fraction),),
         figures=(Figure("parts add up to", product, claim.unit), Figure("total over parts", claim.total / product)),
         flips=(Flip("figure of each part", "=", claim.total / claim.count, claim.unit),),
     )

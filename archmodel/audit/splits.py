@@ -8,7 +8,7 @@ import numpy as np
 
 from archmodel.audit.finding import Check, Figure, Finding, Flip
 from archmodel.audit.rates import cache_byte_per_token, weight_byte
-from archmodel.spec.claim_kinds import (
+from archmodel.spec.claim_splits import (
     FormatSpeedup,
     GraphCrossings,
     LayoutGrowth,

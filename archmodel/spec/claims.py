@@ -14,7 +14,8 @@ import attrs
 
 from archmodel.errors import Problem, SpecError
 from archmodel.spec.chip import ChipSpec
-from archmodel.spec.claim_kinds import KINDS, Figures
+from archmodel.spec.claim_kinds import KINDS
+from archmodel.spec.claim_rates import Figures
 from archmodel.spec.fields import choice, fitted, names, nearest, number, shown, text
 from archmodel.spec.reader import build
 from archmodel.spec.toml import load_chip, load_workload, parse_overrides, read_table
