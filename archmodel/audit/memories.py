@@ -75,16 +75,17 @@ def reuse(claim: Reuse) -> Finding:
     """
     hit = min(1.0, claim.sram_mb * _MB / weight_byte(claim))
     gain = claim.utilisation_after_fraction / claim.utilisation_before_fraction
+    served = 1.0 - 1.0 / gain
     in_flight = claim.bandwidth_gb_per_s * claim.latency_ns
     return Finding(
         checks=(
-            Check("share of reads that the SRAM would have to serve", 1.0 - 1.0 / gain, "share of the weights it holds", hit),
+            Check("share of reads that the SRAM would have to serve", served, "share of the weights it holds", hit),
             Check("bytes in flight", in_flight, "SRAM", claim.sram_mb * _MB, "B"),
             Check("use of bandwidth claimed", claim.utilisation_after_fraction, "best measured", claim.best_measured_fraction),
         ),
         figures=(Figure("share of the weights in SRAM", hit), Figure("gain claimed", gain),
                  Figure("bytes in flight", in_flight, "B")),
-        flips=(Flip("weights read in a step", "<=", claim.sram_mb * _MB / (1.0 - 1.0 / gain), "B"),),
+        flips=(Flip("weights read in a step", "<=", claim.sram_mb * _MB / served, "B"),) if served > 0.0 else (),
         partly="as a gain of prefetching into the SRAM; not as hits in it",
     )  # fmt: skip
 

@@ -98,46 +98,51 @@ def memory_rate(claim: MemoryRate) -> Finding:
     B = (rate W / bw) / (1 - rate K / bw), rounded up; there is none where the caches alone take more than the bandwidth. What
     the step then holds must fit. A stated batch is judged as it is.
     """
-    held = weight_byte(claim)
-    each = cache_byte_per_token(claim) * claim.context_tokens
+    held, each = weight_byte(claim), cache_byte_per_token(claim) * claim.context_tokens
     reached = claim.bandwidth_gb_per_s * GB * claim.utilisation_fraction
-    capacity, rate = claim.capacity_gb * GB, claim.rate_tokens_per_s
-    single = reached / (held + each)
-    most = reached / each if each else math.inf
+    rate, capacity = claim.rate_tokens_per_s, claim.capacity_gb * GB
+    single, most = reached / (held + each), reached / each if each else math.inf
     figures = [Figure("tokens a second of one sequence", single, "tokens/s")]
-    if math.isfinite(most):
+    if each:
         figures.append(Figure("tokens a second at any batch", most, "tokens/s"))
     if rate >= most:
         check = Check("tokens a second claimed", rate, "reached at any batch, for the caches alone", most, "tokens/s")
-        return Finding(checks=(check,), figures=tuple(figures), flips=(
-            Flip("KV cache of a sequence", "<", reached / rate, "B"), Flip("bandwidth", ">", rate * each / GB, "GB/s"),
-        ))  # fmt: skip
+        flips = (Flip("KV cache of a sequence, at most", "<", reached / rate, "B"), *_wider(claim, held, each))
+        return Finding(checks=(check,), figures=tuple(figures), flips=flips)
     exact = rate * held / reached / (1.0 - rate * each / reached)
     batch = max(1.0, math.ceil(exact - 1e-9))
     used = claim.batch or batch
-    at = used * reached / (held + used * each)
+    byte = held + used * each
     figures += [
         Figure("batch needed, not rounded", exact),
         Figure("batch needed", batch),
-        Figure("weights and caches then held", held + used * each, "B"),
-        Figure("time between two tokens of a sequence", (held + used * each) / reached, "s"),
+        Figure("weights and caches then held", byte, "B"),
+        Figure("time between two tokens of a sequence", byte / reached, "s"),
     ]
-    fits = Check("weights and caches", held + used * each, "capacity", capacity, "B")
-    enough = Check("tokens a second claimed", rate, f"reached at batch {used:g}", at, "tokens/s")
-    checks = [enough, fits]
-    if not claim.batch and batch > 1 and fits.holds:
-        checks.insert(0, Check("tokens a second claimed", rate, "reached by one sequence", single, "tokens/s"))
-    flips = [Flip("batch", ">=", batch)]
-    if claim.batch:
-        flips.append(Flip("bandwidth", ">=", rate * (held / used + each) / claim.utilisation_fraction / GB, "GB/s"))
-    if not fits.holds:
-        flips.append(Flip("capacity", ">=", (held + used * each) / GB, "GB"))
+    fits = Check("weights and caches", byte, "capacity", capacity, "B")
+    enough = Check("tokens a second claimed", rate, f"reached at batch {used:g}", used * reached / byte, "tokens/s")
+    alone = Check("tokens a second claimed", rate, "reached by one sequence", single, "tokens/s")
+    open_batch = not claim.batch and fits.holds and batch > 1
+    flips = () if fits.holds else (Flip("capacity", ">=", byte / GB, "GB"),)
+    if held + batch * each <= capacity:
+        flips = (Flip("batch", ">=", batch), *flips)
     return Finding(
-        checks=tuple(checks),
+        checks=(alone, enough, fits) if open_batch else (enough, fits),
         figures=tuple(figures),
-        partly="" if claim.batch or not fits.holds else f"batch >= {batch:g}, which the capacity holds",
-        flips=tuple(flips),
+        partly=f"batch >= {batch:g}, which the capacity holds" if open_batch else "",
+        flips=flips if open_batch else (*flips, *_wider(claim, held, each)),
     )
+
+
+def _wider(claim: MemoryRate, held: float, each: float) -> tuple[Flip, ...]:
+    """Bandwidth at which the stated batch reaches the rate, or the largest that the capacity holds; none where none fits."""
+    room = claim.capacity_gb * GB - held
+    largest = math.floor(room / each) if each and room > 0.0 else 0.0
+    batch = claim.batch or largest
+    if batch < 1.0 or held + batch * each > claim.capacity_gb * GB:
+        return ()
+    byte_per_s = claim.rate_tokens_per_s * (held / batch + each) / claim.utilisation_fraction
+    return (Flip(f"bandwidth, at batch {batch:g}", ">=", byte_per_s / GB, "GB/s"),)
 
 
 def latency_floor(claim: LatencyFloor) -> Finding:

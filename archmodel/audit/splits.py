@@ -79,7 +79,7 @@ def output_tail(claim: OutputTail) -> Finding:
     logits = claim.vocabulary * 2.0  # FP16
     tail_s = 1e-6 * claim.latency_us + claim.batch * logits / link
     step_s = weight_byte(claim) / (claim.bandwidth_gb_per_s * GB)
-    fit = math.floor((limit_s - 1e-6 * claim.latency_us) * link / logits)
+    fit = max(0, math.floor((limit_s - 1e-6 * claim.latency_us) * link / logits))
     return Finding(
         checks=(Check("latency and all FP16 logits", tail_s, "limit", limit_s, "s"),),
         figures=(

@@ -240,8 +240,8 @@ def _basis(judged: Judged) -> Iterator[str]:
     given = attrs.asdict(base.figures) if base.figures is not None else {}
     figures = [f"{name} = {_value(value)} ({base.origin.get(name, 'default')})" for name, value in given.items()]
     known = [clause.strip() for clause in judged.claim.source.split(";") if not clause.strip().startswith("assumption:")]
-    yield f"Sources: {'; '.join(known)}."
+    yield f"- sources: {'; '.join(known)}."
     if assumptions := assumed(judged.claim.source):
-        yield f"Assumptions: {'; '.join(assumptions)}."
+        yield f"- assumed: {'; '.join(assumptions)}."
     if figures:
-        yield f"Figures: {', '.join(figures)}."
+        yield f"- figures: {', '.join(figures)}."
