@@ -129,12 +129,23 @@ def predict_command(
         _stdout().print(_preview(prediction))
 
 
+def _list_kinds(asked: bool) -> None:
+    if asked:
+        from archmodel.report.claim_kinds import kinds
+
+        _stdout().print(kinds())
+        raise typer.Exit
+
+
 @app.command("audit")
 def audit_command(
     claims_file: Annotated[Path, typer.Argument(metavar="CLAIMS", help="Claims about a chip (TOML).", show_default=False)],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="REPORT.md", help="Write the report as markdown.")
     ] = None,
+    list_kinds: Annotated[  # noqa: ARG001
+        bool, typer.Option("--kinds", callback=_list_kinds, is_eager=True, help="List the kinds of claims with their figures.")
+    ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:

@@ -327,6 +327,12 @@ def test_the_command_prints_and_writes(hetero: Audit, tmp_path: Path, capsys: py
     assert json.dumps(as_json(hetero), allow_nan=False)
 
 
+def test_kinds_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", "--kinds"]) == 0
+    printed = capsys.readouterr().out
+    assert [name for name in (*KINDS, "memory_energy_pj_per_bit", "pJ/bit", "must be stated") if name not in printed] == []
+
+
 def test_the_report_in_the_repository_is_current(hetero: Audit) -> None:
     """All but the figures of runs, which move when the model does."""
 

@@ -86,13 +86,13 @@ def _reason(judged: Judged) -> str:
 
 
 def _decisive(case: Case) -> str:
-    """The check that fails by most, or the first; where there is none, the figures."""
+    """The check that fails by most, or that is closest to it; where there is none, the figures."""
     if case.finding is None:
         return "not stated: " + "; ".join(case.missing)
     if not case.finding.checks:
         return "; ".join(f"{figure.name}: {quantity(figure.value, figure.unit)}" for figure in case.finding.figures)
     broken = [check for check in case.finding.checks if not check.holds]
-    return inequality(max(broken, key=lambda check: check.factor) if broken else case.finding.checks[0])
+    return inequality(max(broken or case.finding.checks, key=lambda check: check.factor))
 
 
 def flips_of(judged: Judged) -> list[str]:
@@ -238,7 +238,8 @@ def _basis(judged: Judged) -> Iterator[str]:
     """Where the claim and each of its figures are from, and what is assumed."""
     base = judged.base
     given = attrs.asdict(base.figures) if base.figures is not None else {}
-    figures = [f"{name} = {_value(value)} ({base.origin.get(name, 'default')})" for name, value in given.items()]
+    stated = {name: value for name, value in given.items() if value or name in base.origin}  # 0 is not stated
+    figures = [f"{name} = {_value(value)} ({base.origin.get(name, 'default')})" for name, value in stated.items()]
     known = [clause.strip() for clause in judged.claim.source.split(";") if not clause.strip().startswith("assumption:")]
     yield f"- sources: {'; '.join(known)}."
     if assumptions := assumed(judged.claim.source):
