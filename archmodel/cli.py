@@ -146,13 +146,14 @@ def audit_command(
     list_kinds: Annotated[  # noqa: ARG001
         bool, typer.Option("--kinds", callback=_list_kinds, is_eager=True, help="List the kinds of claims with their figures.")
     ] = False,
+    settings: Settings = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Judge what somebody claims of a chip: which of it can be true, by how much the rest fails, and what would change that."""
     from archmodel.spec.claims import load_claims
 
-    claims = load_claims(claims_file)
+    claims = load_claims(claims_file, parse_overrides(settings or []))
     with _working("auditing", quiet):
         from archmodel.audit.judge import audit
         from archmodel.report import audit as report

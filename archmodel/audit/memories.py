@@ -23,7 +23,7 @@ def capacity(claim: Capacity) -> Finding:
     return Finding(
         checks=(
             Check(
-                f"weights, {claim.copies:g} times",
+                f"{claim.copies:g} x the weights",
                 claim.copies * each,
                 "capacity",
                 there,

@@ -65,8 +65,11 @@ def verdict_words(verdict: Verdict, finding: Finding | None, bound: str = "", ag
     if verdict == Verdict.CONDITIONAL and bound:
         words += f": {bound}"
     others = ", ".join(against)
-    if others and verdict in (Verdict.FAIL, Verdict.INCONSISTENT):
-        words += f" with {others}" if verdict == Verdict.INCONSISTENT else f", and excludes {others}"
+    if verdict == Verdict.INCONSISTENT and finding is not None:
+        within = " and ".join(f"the {check.available_is}" for check in finding.checks if not check.holds)
+        words += f" with {others or within}"
+    elif verdict == Verdict.FAIL and others:
+        words += f", and excludes {others}"
     return words
 
 

@@ -18,7 +18,7 @@ from archmodel.spec.claim_kinds import KINDS
 from archmodel.spec.claim_rates import Figures
 from archmodel.spec.fields import choice, fitted, names, nearest, number, shown, text
 from archmodel.spec.reader import build
-from archmodel.spec.toml import load_chip, load_workload, parse_overrides, read_table
+from archmodel.spec.toml import Overrides, apply_overrides, load_chip, load_workload, parse_overrides, read_table
 from archmodel.spec.workload import WorkloadSpec
 
 #: figures of a run of the model that a claim may be held against, in the unit that ends their name
@@ -89,9 +89,9 @@ _OF_ANY_KIND = {field.name: (kind, field) for kind in KINDS.values() for field i
 PEAKS = "peaks"
 
 
-def load_claims(path: str | Path) -> ClaimsSpec:
-    """The claims of a TOML file. Raises SpecError with all of its problems."""
-    table = read_table(path)
+def load_claims(path: str | Path, overrides: Overrides | None = None) -> ClaimsSpec:
+    """The claims of a TOML file, with `overrides` (dotted key -> value) applied. Raises SpecError with all problems."""
+    table = apply_overrides(read_table(path), overrides or {})
     problems: list[Problem] = []
     head = table.get("claims")
     if not isinstance(head, Mapping):
