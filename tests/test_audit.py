@@ -229,6 +229,46 @@ def test_a_run_of_the_model_can_decide(tmp_path: Path) -> None:
     assert "hbm" in full.runs[0].refusal
 
 
+def test_a_run_that_fails_goes_over_a_bound(tmp_path: Path) -> None:
+    """Arithmetic finds a batch; the model, asked for the same rate, does not reach it."""
+    figures = "bandwidth_gb_per_s = 1200\ncapacity_gb = 256\ncontext_tokens = 1024\n"
+    run = '[[A.run]]\nname = "batch 8"\nmetric = "output_tokens_per_s"\nsettings = ["request.batch=8"]\nat_least = 1e9'
+    for claim, verdict in ((figures, "CONDITIONAL"), (figures + run, "FAIL")):
+        file = small(tmp_path, head=LINKED, claim=claim)
+        file.write_text(file.read_text().replace('"compute_rate"', '"memory_rate"').replace("= 100\n", "= 1000\n"))
+        assert audit(load_claims(file)).judged[0].verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("claim", "figures", "verdict"),
+    [
+        ("C10", {"best_measured_fraction": 0.8}, "FAIL"),  # more than anybody measured is no gain of prefetching
+        ("C10", {"latency_ns": 4e5}, "FAIL"),  # nor is one whose bytes in flight do not fit
+        ("C10", {"sram_mb": 2e5}, "HOLDS"),
+        ("C11", {"speedup": 5.0}, "FAIL"),
+        ("C11", {"speedup": 1.9}, "HOLDS"),
+        ("C12", {"used_gb_per_s": 60.0}, "FAIL"),
+        ("C12", {"used_gb_per_s": 0.05}, "HOLDS"),
+        ("C18", {"saving_ms": 100.0}, "FAIL"),
+        ("C18", {"saving_ms": 0.1}, "FAIL"),
+        ("C22", {"flip_probability": 1e-6}, "FAIL"),
+        ("C22", {"flip_probability": 1e-6, "layers_noise_db": 20.0}, "CONDITIONAL"),
+        ("C22", {"layers_noise_db": 20.0}, "HOLDS"),
+        ("C05", {"bandwidth_gb_per_s": 40000.0}, "FAIL"),
+        ("C05", {"bandwidth_gb_per_s": 6000.0}, "HOLDS"),
+        ("C09", {"deployments": 2.3}, "HOLDS"),
+        ("C09", {"lowest_tokens_per_joule": 17.0}, "INCONSISTENT"),
+        ("C06", {"power_w": 80.0}, "HOLDS"),
+        ("C06", {"power_w": 100.0}, "FAIL"),
+        ("C06", {"printed_unit": "tokens/J"}, "UNDER-SPECIFIED"),
+        ("C25", {"sync_ms": 1e6}, "CONDITIONAL"),
+    ],
+)
+def test_other_figures_give_other_verdicts(claim: str, figures: dict[str, Any], verdict: str, hetero: Audit) -> None:
+    judged = next(j for j in hetero.judged if j.claim.name == claim)
+    assert JUDGES[judged.claim.kind](attrs.evolve(judged.base.figures, **figures)).verdict == verdict
+
+
 BAD: list[tuple[str, dict[str, str], tuple[str, ...]]] = [
     ("typo in a figure", {"claim": "peak_top = 1"}, ("A.peak_top: unknown key, did you mean peak_tops?",)),
     ("figure of another kind", {"claim": "sram_mb = 1"}, ("A.sram_mb: unknown key; known: rate_tokens_per_s",)),

@@ -162,8 +162,9 @@ def _case(
     except SpecError as error:  # figures of a file that a kind bounds more tightly than the first that knows them
         problems += [Problem(f"{claim.name}.{p.key}", p.rule, p.value) for p in error.problems]
         return Case(name=name, figures=None, origin=origin, missing=(), finding=None)
-    found_of = JUDGES[claim.kind](figures)
-    finding = attrs.evolve(found_of, checks=(*found_of.checks, *checks))
+    finding = JUDGES[claim.kind](figures)
+    says = finding.says if all(check.holds for check in checks) else finding.says or Verdict.FAIL
+    finding = attrs.evolve(finding, checks=(*finding.checks, *checks), says=says)
     return Case(name=name, figures=figures, origin=origin, missing=(), finding=finding)
 
 
@@ -174,7 +175,7 @@ def _verdict(base: Case, readings: tuple[Case, ...]) -> Verdict:
         return base.verdict
     if len(said) == 1:
         return said.pop()
-    return Verdict.CONDITIONAL if base.finding else Verdict.UNDER_SPECIFIED
+    return Verdict.CONDITIONAL if base.finding and said & {Verdict.HOLDS, Verdict.CONDITIONAL} else base.verdict
 
 
 def _bound(claim: ClaimSpec, base: Case, readings: tuple[Case, ...]) -> str:

@@ -21,15 +21,7 @@ def capacity(claim: Capacity) -> Finding:
     if cache := cache_byte_per_token(claim):
         figures.append(Figure("tokens that the rest caches", rest / cache, "tokens"))
     return Finding(
-        checks=(
-            Check(
-                f"{claim.copies:g} x the weights",
-                claim.copies * each,
-                "capacity",
-                there,
-                "B",
-            ),
-        ),
+        checks=(Check(f"{claim.copies:g} x the weights", claim.copies * each, "capacity", there, "B"),),
         figures=tuple(figures),
         flips=(
             Flip("bits of a weight", "<=", 8.0 * there / claim.copies / claim.parameters, "bit"),
@@ -77,16 +69,15 @@ def reuse(claim: Reuse) -> Finding:
     gain = claim.utilisation_after_fraction / claim.utilisation_before_fraction
     served = 1.0 - 1.0 / gain
     in_flight = claim.bandwidth_gb_per_s * claim.latency_ns
+    hits = Check("share of reads that the SRAM would have to serve", served, "share of the weights it holds", hit)
+    held = Check("bytes in flight", in_flight, "SRAM", claim.sram_mb * _MB, "B")
+    seen = Check("use of bandwidth claimed", claim.utilisation_after_fraction, "best measured", claim.best_measured_fraction)
     return Finding(
-        checks=(
-            Check("share of reads that the SRAM would have to serve", served, "share of the weights it holds", hit),
-            Check("bytes in flight", in_flight, "SRAM", claim.sram_mb * _MB, "B"),
-            Check("use of bandwidth claimed", claim.utilisation_after_fraction, "best measured", claim.best_measured_fraction),
-        ),
+        checks=(hits, held, seen),
         figures=(Figure("share of the weights in SRAM", hit), Figure("gain claimed", gain),
                  Figure("bytes in flight", in_flight, "B")),
         flips=(Flip("weights read in a step", "<=", claim.sram_mb * _MB / served, "B"),) if served > 0.0 else (),
-        partly="as a gain of prefetching into the SRAM; not as hits in it",
+        partly="as a gain of prefetching into the SRAM; not as hits in it" if held.holds and seen.holds else "",
     )  # fmt: skip
 
 
