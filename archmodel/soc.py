@@ -20,6 +20,7 @@ from archmodel.spec.chip import (
     HostSpec,
     LinkSpec,
     NpuSpec,
+    PeersSpec,
     SramSpec,
     Tier,
     Unit,
@@ -80,6 +81,10 @@ class Soc:
     @cached_property
     def host(self) -> tuple[str, HostSpec] | None:
         return next(((n, b) for n, b in self.chip.blocks.items() if isinstance(b, HostSpec)), None)
+
+    @cached_property
+    def peers(self) -> tuple[str, PeersSpec] | None:
+        return next(((n, b) for n, b in self.chip.blocks.items() if isinstance(b, PeersSpec)), None)
 
     @cached_property
     def resources(self) -> tuple[str, ...]:

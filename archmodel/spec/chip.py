@@ -182,6 +182,33 @@ class LinkSpec:
 
 
 @attrs.frozen(kw_only=True)
+class PeersSpec:
+    """The other chips of a group of alike ones, as collectives see them: what joins them, and how the library uses it.
+
+    A link of the chip leads to this block; its rate is what one chip sends. Shares are of that rate, in [0, 1].
+    """
+
+    devices: int = number("chips of the largest group, this one included", at_least=2, at_most=65536)
+    source: str = text("where the numbers come from", required=True)
+    fabric_gb_per_s: float = number("all chips together where there is no full switch; 0 is no limit", at_least=0, default=0.0)
+    island: int = number("chips that reach each other without that fabric", at_least=1, at_most=65536, default=1)
+    floor_us: float = number("shortest call", at_least=0, default=6.0)
+    step_us: float = number("one step of the low-latency protocol", at_least=0, default=0.8)
+    eager_share: float = number("share of the link that the low-latency protocol reaches", above=0, at_most=1, default=0.3)
+    bulk_us: float = number("further start-up of the bulk protocol", at_least=0, default=25.0)
+    bulk_step_us: float = number("one step of the bulk protocol", at_least=0, default=1.0)
+    bulk_share: float = number("share of the link that the bulk protocol reaches", above=0, at_most=1, default=0.75)
+    copy_gb_per_s: float = number("copying a chip's own part between steps", above=0, default=600.0)
+    tree: bool = flag("the library has a tree of logarithmic depth (NCCL: between nodes; inside one its trees are chains)",
+                      default=False)  # fmt: skip
+    in_network_share: float = number("share of the link where the switch adds up (NVLS, SHARP); 0: it cannot", at_least=0,
+                                     at_most=1, default=0.0)  # fmt: skip
+    direct_floor_us: float = number("shortest one-shot all-reduce kernel; 0: there is none", at_least=0, default=0.0)
+    direct_step_us: float = number("barrier between the halves of a two-shot one", at_least=0, default=4.0)
+    direct_share: float = number("share of the link when a kernel reads its peers' memory", above=0, at_most=1, default=0.7)
+
+
+@attrs.frozen(kw_only=True)
 class SoftwareSpec:
     """The software stack, which is not silicon: what it costs to get from one kernel to the next."""
 
@@ -201,7 +228,7 @@ class PowerSpec:
 
 Unit = GpuSpec | NpuSpec
 Tier = SramSpec | DramSpec
-Block = GpuSpec | NpuSpec | ControlSpec | HostSpec | SramSpec | DramSpec | LinkSpec
+Block = GpuSpec | NpuSpec | ControlSpec | HostSpec | PeersSpec | SramSpec | DramSpec | LinkSpec
 
 #: kind -> class, for the reader
 KINDS: dict[str, type] = {
@@ -209,6 +236,7 @@ KINDS: dict[str, type] = {
     "npu": NpuSpec,
     "control": ControlSpec,
     "host": HostSpec,
+    "peers": PeersSpec,
     "sram": SramSpec,
     "dram": DramSpec,
     "link": LinkSpec,
