@@ -1,6 +1,7 @@
-"""Operations listed in a CSV file: GEMMs or attentions, as `Rows` that any unit's component takes.
+"""Operations listed in a CSV file: GEMMs, attentions or collectives, the first two as `Rows` that any component takes.
 
-A GEMM table has the columns m, n, k, dtype; an attention table has batch, seq_q, kv_len, heads, kv_heads, head_dim, window (0:
+A collective table has op, num_gpus, message_bytes (as nccl-tests counts it) and may have lib, whose custom all-reduce is the
+one-shot and two-shot kernel of a serving library. A GEMM table has the columns m, n, k, dtype; an attention table has batch, seq_q, kv_len, heads, kv_heads, head_dim, window (0:
 none), attn_dtype, kv_dtype. Both may have latency_us, the measured time [us], empty where nothing was measured. Attention is
 causal, as in a decoder, and writes the keys and values of its seq_q new tokens to the cache; kv_len counts them too.
 """
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archmodel.dtypes import ALIASES, ATTENTION_DTYPES, CACHE_DTYPES, DTYPES, Quantisation
+from archmodel.kernels.collective import OPS
 from archmodel.operations import NUMERIC, Floats, Ints, Kind, Rows
 from archmodel.spec.chip import CAPABILITIES
 from archmodel.spec.reader import nearest
@@ -28,6 +30,7 @@ Part = dict[str, "Floats | Ints | float"]
 
 GEMM = ("m", "n", "k")
 ATTENTION = ("batch", "seq_q", "kv_len", "heads", "kv_heads", "head_dim", "window")
+COLLECTIVE = ("num_gpus", "message_bytes")
 
 _LARGEST = 10**9
 _MOST_MAC = 10**18  # of one operation: half an hour of the fastest GPU, and far from the end of 64-bit counters
@@ -47,9 +50,9 @@ class OperationTable:
     """Operations of a CSV file. Arrays have shape (rows,)."""
 
     table: TableFile
-    kind: Kind  # MATMUL or ATTENTION
+    kind: Kind  # MATMUL, ATTENTION or COLLECTIVE
     size: Mapping[str, Floats]  # by column
-    dtypes: tuple[tuple[str, ...], ...]  # distinct: (dtype,) or (attn_dtype, kv_dtype)
+    dtypes: tuple[tuple[str, ...], ...]  # distinct: (dtype,), (attn_dtype, kv_dtype) or (op, "library" or "direct")
     dtype: Ints  # index into `dtypes`
     measured_us: Floats | None  # NaN where the cell is empty; None without the column
     remarks: tuple[str, ...]
@@ -72,6 +75,8 @@ def read_operations(path: str | Path, *, shapes_only: bool = False) -> Operation
     titles = [title.lower() for title in table.header]
     listed = sum(name in titles for name in ATTENTION) > sum(name in titles for name in GEMM)
     kind = Kind.ATTENTION if listed and not shapes_only else Kind.MATMUL
+    if set(COLLECTIVE) <= set(titles) and not shapes_only:
+        return _read_collectives(table, problems)
     shape = ATTENTION if kind == Kind.ATTENTION else GEMM
     formats = ["attn_dtype", "kv_dtype"] if kind == Kind.ATTENTION else ["dtype"]
     if shapes_only and table.index("dtype") < 0:
@@ -89,6 +94,26 @@ def read_operations(path: str | Path, *, shapes_only: bool = False) -> Operation
     return OperationTable(
         table=table, kind=kind, size=size, dtypes=tuple(code), dtype=dtype, measured_us=measured_us, remarks=_remarks(table)
     )
+
+
+def _read_collectives(table: TableFile, problems: Problems) -> OperationTable:
+    missing = missing_columns(table, (*COLLECTIVE, "op"), problems)
+    most = Rule("must be a whole number from 1 to 10^15", lambda v: (v >= 1) & (v <= 1e15) & (v == np.floor(v)))
+    rules = {"num_gpus": _whole(1), "message_bytes": most}
+    size = {name: numbers(table, name, rule, problems) for name, rule in rules.items() if name not in missing}
+    measured_us = numbers(table, "latency_us", _LATENCY, problems) if table.index("latency_us") >= 0 else None
+    names = [] if "op" in missing else [cell.lower().replace("alltoall", "all_to_all") for cell in table.texts("op")]
+    for line, name in zip(table.lines, names, strict=False):
+        if name not in OPS:
+            problems.add(line, "must be one of " + ", ".join(OPS), "op", name or "empty")
+    problems.check()
+    libs = table.texts("lib") if table.index("lib") >= 0 else ["library"] * len(table)
+    keys = [(name, "direct" if "custom" in lib.lower() else "library") for name, lib in zip(names, libs, strict=True)]
+    code: dict[tuple[str, ...], int] = {}
+    return OperationTable(
+        table=table, kind=Kind.COLLECTIVE, size=size, measured_us=measured_us, remarks=_remarks(table),
+        dtype=np.array([code.setdefault(key, len(code)) for key in keys], dtype=np.int64), dtypes=tuple(code),
+    )  # fmt: skip
 
 
 def _remarks(table: TableFile) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 
 from archmodel.components import gpu, memory, npu
+from archmodel.components.collective import ALGORITHMS, OPS, collectives
 from archmodel.costs import LIMITS, Costs, Floats, Surroundings
 from archmodel.dtypes import ATTENTION_DTYPES, DTYPES
 from archmodel.errors import MappingError
@@ -34,7 +35,7 @@ class Prediction:
     operations: OperationTable
     chip: str
     predicted_us: Floats
-    bound: tuple[str, ...]  # the largest of LIMITS
+    bound: tuple[str, ...]  # the largest of LIMITS; of a collective, its algorithm
     unit: tuple[str, ...]
     compute_format: tuple[str, ...]  # empty where an operation has no number format
     predicted_cycles: Ints | None = None  # as SCALE-Sim reports them
@@ -64,6 +65,8 @@ def predict_file(chip: ChipSpec, path: str | Path, scalesim3: bool = False, *, r
         MappingError: no unit for a format, no NPU in `scalesim3`, tiles that do not fit.
     """
     operations = read_operations(path, shapes_only=scalesim3)
+    if operations.kind == Kind.COLLECTIVE:
+        return _collectives(Soc(chip), operations)
     return _compatible(chip, operations) if scalesim3 else _physical(Soc(chip), operations, repeated)
 
 
@@ -94,6 +97,24 @@ def _physical(soc: Soc, operations: OperationTable, repeated: bool) -> Predictio
         unit=tuple(owners[code][0] for code in operations.dtype.tolist()),
         compute_format=tuple(owners[code][1] for code in operations.dtype.tolist()),
         remarks=(*operations.remarks, *remarks),
+    )
+
+
+def _collectives(soc: Soc, operations: OperationTable) -> Prediction:
+    """Collectives over the chip's link to its peers."""
+    link, peers = soc.peer_link()
+    op, direct = np.array([(OPS.index(name), way == "direct") for name, way in operations.dtypes])[operations.dtype].T
+    ranks, byte = operations.size["num_gpus"], operations.size["message_bytes"]
+    found = collectives(soc.links[link], peers, op, ranks, byte, direct)
+    size = len(operations)
+    return Prediction(
+        operations=operations,
+        chip=soc.chip.name,
+        predicted_us=found[:, 0] * 1e6,
+        bound=tuple(ALGORITHMS[code] for code in found[:, 2].astype(int).tolist()),
+        unit=(link,) * size,
+        compute_format=("",) * size,
+        remarks=operations.remarks,
     )
 
 

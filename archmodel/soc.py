@@ -86,6 +86,12 @@ class Soc:
     def peers(self) -> tuple[str, PeersSpec] | None:
         return next(((n, b) for n, b in self.chip.blocks.items() if isinstance(b, PeersSpec)), None)
 
+    def peer_link(self) -> tuple[str, PeersSpec]:
+        """Link from the first unit to the chip's peers, and those. Raises MappingError where there is none."""
+        if self.peers is None:
+            raise MappingError(f"{self.chip.name}: has no [peers] and no link to them, which a group of chips needs")
+        return self.route(next(iter(self.units)), self.peers[0])[0], self.peers[1]
+
     @cached_property
     def resources(self) -> tuple[str, ...]:
         """Blocks that run events, in the order of the timeline's indices."""
