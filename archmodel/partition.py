@@ -24,7 +24,6 @@ from archmodel.spec.chip import CAPABILITIES
 from archmodel.spec.workload import ROLES
 from archmodel.units import FORMATS, element_bytes
 
-_FUSED = {CAPABILITIES.index(name) for name in ("norm", "rotary", "activation", "quantise")}
 _TOKEN_ID_BYTE = 4.0
 _PIXEL_BYTE = 1.0  # of a patch element as the host sends it: 8-bit colour
 _QUANTISE_FLOP = 3.0  # scale, round and the running maximum, per element
@@ -86,7 +85,8 @@ class _Placer:
     def _unit(self, record: dict[str, Any], owner: str, after: tuple[int, ...]) -> int:
         before = next((i for i in after if i != STREAM), STREAM)
         joined = before != STREAM and self.records[before]["owner"] == owner
-        fused = self.setting.placement.fusion and record["capability"] in _FUSED and record["kind"] == Kind.VECTOR and joined
+        able = CAPABILITIES[record["capability"]] in self.soc.chip.software.fused
+        fused = self.setting.placement.fusion and able and record["kind"] == Kind.VECTOR and joined
         values = {key: value for key, value in record.items() if key not in ("name", "after")}
         return self.add(record["name"], owner, CLASS_COMPUTE, after, **values, fused=float(fused))
 

@@ -48,11 +48,11 @@ def collectives(
         byte: message [B], as nccl-tests counts it.
         direct: whether the stack has one-shot and two-shot all-reduce kernels. All four broadcast to shape (n,).
     """
-    columns = np.broadcast_arrays(np.atleast_1d(op), ranks, byte, direct)
+    shape = np.broadcast_shapes((1,), *(np.shape(column) for column in (op, ranks, byte, direct)))
+
+    def column(values: ArrayLike, dtype: type) -> np.ndarray:
+        return np.array(np.broadcast_to(np.asarray(values, dtype=dtype), shape))
+
     return kernel.collectives(
-        fabric(link, peers),
-        np.ascontiguousarray(columns[0], dtype=np.int64),
-        np.ascontiguousarray(columns[1], dtype=np.float64),
-        np.ascontiguousarray(columns[2], dtype=np.float64),
-        np.ascontiguousarray(columns[3], dtype=np.bool_),
+        fabric(link, peers), column(op, np.int64), column(ranks, np.float64), column(byte, np.float64), column(direct, np.bool_)
     )

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from archmodel.spec.fields import ascending, by_format, choice, flag, names, number, text
+from archmodel.spec.fields import ascending, by_format, by_name, choice, flag, names, number, text
 from archmodel.spec.standards import STANDARDS
 from archmodel.spec.workload import PlacementSpec, PrecisionSpec
 
@@ -29,6 +29,9 @@ CAPABILITIES = (
     "embedding",
     "sampling",
 )
+
+#: operators that a host calls one at a time
+OPERATORS = ("matmul", "softmax", "norm", "activation", "collective")
 
 
 @attrs.frozen(kw_only=True)
@@ -59,6 +62,14 @@ class GpuSpec:
     vector_efficiency: float = number("share of the vector and exp peak inside a kernel", above=0, at_most=1, default=0.4)
     dequantise_flop: float = number("vector operations to widen one stored weight inside a matmul", at_least=0, default=4.0)
     kernel_floor_us: float = number("shortest kernel, graph node included, memory latency not", at_least=0, default=2.0)
+    vector_floor_us: float = number("shortest kernel of vector work, memory latency not included", at_least=0, default=1.5)
+    buffer_partitions: float = number("partitions of the cache, each of which keeps what its own cores read", at_least=1,
+                                      at_most=64, default=1.0)  # fmt: skip
+    row_stream_efficiency: float = number("share of cache and memory bandwidth in kernels that gather, reduce or evaluate "
+                                          "functions along rows", above=0, at_most=1, default=0.6)  # fmt: skip
+    grouped_efficiency: float = number("share of `matrix_efficiency` that a product in groups (experts) keeps", above=0,
+                                       at_most=1, default=0.9)  # fmt: skip
+    routing_floor_us: float = number("kernels that sort tokens by expert", at_least=0, default=10.0)
     kernel_ramp_us: float = number("prologue and epilogue of one wave of tiles", at_least=0, default=0.5)
     attention_floor_us: float = number("shortest attention kernel, memory latency not included", at_least=0, default=8.0)
     attention_ramp_us: float = number("prologue and epilogue of one wave of attention tiles", at_least=0, default=3.0)
@@ -212,7 +223,22 @@ class PeersSpec:
 class SoftwareSpec:
     """The software stack, which is not silicon: what it costs to get from one kernel to the next."""
 
+    name: str = text("what people call it", default="graph_replay")
     kernel_gap_us: float = number("gap between kernels of a unit without a control core", at_least=0, default=0.0)
+    launch_us: Mapping[str, float] = by_name(
+        "eager: from the host's call of a kernel to its start, where it waits for each; none where graphs are replayed",
+        *OPERATORS, default={},
+    )  # fmt: skip
+    call_us: Mapping[str, float] = by_name("eager: shortest such call, the host's own work", *OPERATORS, default={})
+    step_us: float = number("scheduling between two steps that the units wait for", at_least=0, default=0.0)
+    fused: tuple[str, ...] = names(
+        "vector operations that run inside the kernel before them, where the placement fuses at all", *CAPABILITIES,
+        default=("norm", "rotary", "activation", "quantise"),
+    )  # fmt: skip
+    matmul_time: float = number("time of its matrix products over that of the library the chip was fitted on", above=0,
+                                at_most=4, default=1.0)  # fmt: skip
+    softmax_passes: float = number("times that a softmax kernel of its own reads its input", at_least=1, at_most=8, default=1.0)
+    direct_all_reduce: bool = flag("it has one-shot and two-shot all-reduce kernels", default=False)
     source: str = text("where the numbers come from", default="assumption: graph replay without gaps")
 
 
