@@ -82,6 +82,11 @@ class Setting:
         return sum(group.sequences * group.new_tokens for group in self.groups)
 
     @property
+    def chips(self) -> int:
+        """Chips that divide the model, of whose parts `model` is one."""
+        return self.placement.tensor_parallel
+
+    @property
     def activation_byte(self) -> float:
         return element_bytes(self.precision.activations)
 
@@ -140,6 +145,20 @@ class _Builder:
         return self.vector(name, "vector", "residual", after, self.setting.tokens * self.setting.model.hidden,
                            _FLOP["residual"] * (len(after) - 1), reads=len(after))  # fmt: skip
 
+    def collective(self, op: str, after: int, elements: float) -> int:
+        """Exchange of `elements` activations between the chips that divide the model; nothing on one chip."""
+        if self.setting.chips == 1:
+            return after
+        byte = elements * self.setting.activation_byte
+        return self.add(op, Kind.COLLECTIVE, "vector", "residual", (after,), read_byte=byte, write_byte=byte)
+
+    def reduced(self, branches: tuple[int, ...]) -> tuple[int, ...]:
+        """Branches of which every chip holds a summand, added up over them in one exchange."""
+        if self.setting.chips == 1:
+            return branches
+        one = self.residual("partial_sum", branches) if len(branches) > 1 else branches[0]
+        return (self.collective("all_reduce", one, self.setting.tokens * self.setting.model.hidden),)
+
     def template(self, name: str) -> Template:
         return Template(name, tuple(self.records))
 
@@ -150,17 +169,17 @@ def layer_template(layer: LayerSpec, setting: Setting, name: str, encoder: bool 
     normed = b.norm("norm", STREAM, layer.norm_bias) if layer.norms else STREAM
     mixed = _mixer(b, layer, normed, encoder)
     if layer.parallel:
-        branches = _feed_forward(b, layer, normed)
-        b.residual("residual", (*branches, mixed, STREAM))
+        branches = (*_feed_forward(b, layer, normed), mixed)
+        b.residual("residual", (*b.reduced(branches), STREAM))
         return b.template(name)
-    stream = b.residual("residual", (mixed, STREAM))
+    stream = b.residual("residual", (*b.reduced((mixed,)), STREAM))
     if layer.cross_attention is not None and not encoder:
         normed = b.norm("cross_norm", stream, layer.norm_bias)
         crossed = _cross_attention(b, layer.cross_attention, normed)
-        stream = b.residual("cross_residual", (crossed, stream))
+        stream = b.residual("cross_residual", (*b.reduced((crossed,)), stream))
     if layer.feed_forward is not None or layer.moe is not None:
         normed = b.norm("ffn_norm", stream, layer.norm_bias) if layer.norms > 1 else stream
-        b.residual("ffn_residual", (*_feed_forward(b, layer, normed), stream))
+        b.residual("ffn_residual", (*b.reduced(_feed_forward(b, layer, normed)), stream))
     return b.template(name)
 
 
@@ -342,6 +361,9 @@ def exit_template(setting: Setting) -> Template:
     if width:
         head = Matrix("head", width, model.hidden)
         node = b.matmul(head, "head", node, rows, precision.head, weight_byte=setting.stored_byte)
+        if model.head:
+            width = model.vocabulary * setting.chips + model.classes
+            node = b.collective("all_gather", node, rows * width)
     if model.head and model.family != "encoder":
         b.vector("sampling", "sampling", "sampling", (node,), rows * width, 3.0, exp=1.0, writes=1.0 / width)
     return b.template("exit")

@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from archmodel.components import link as links
+from archmodel.components.collective import OPS, collectives
 from archmodel.kernels.timeline import (
     CLASS_COMPUTE,
     CLASS_CONVERSION,
@@ -70,6 +71,9 @@ class _Placer:
 
     def place(self) -> Piece:
         for index, record in enumerate(self.template.records):
+            if record["kind"] == Kind.COLLECTIVE:
+                self.at[index] = self._collective(record)
+                continue
             capability = CAPABILITIES[record["capability"]]
             owner = self.soc.owner(ROLES[record["role"]], capability)
             if self.soc.host and owner == self.soc.host[0]:
@@ -176,6 +180,20 @@ class _Placer:
         return self.add(
             name, slowest, CLASS_TRANSFER, after, lies=target, duration_s=float(links.path_transfer_s(specs, byte)),
             moved=dict.fromkeys(route, byte), read_byte=byte, write_byte=byte,
+        )  # fmt: skip
+
+    def _collective(self, record: dict[str, Any]) -> int:
+        """An exchange with the chip's peers, from the unit that holds the data; the slowest link of the way runs it."""
+        (before,) = record["after"]
+        node = self.at[before]
+        unit = self.lies(node)
+        link, peers = self.soc.peer_link(unit)
+        direct = self.soc.chip.software.direct_all_reduce
+        (seconds, sent_byte, _), = collectives(self.soc.links[link], peers, OPS.index(record["name"]), self.setting.chips,
+                                               record["read_byte"], direct)  # fmt: skip
+        return self.add(
+            record["name"], link, CLASS_TRANSFER, (node,), lies=unit, duration_s=float(seconds),
+            moved={link: float(sent_byte)}, read_byte=record["read_byte"], write_byte=record["write_byte"],
         )  # fmt: skip
 
     def _host_embedding(self, record: dict[str, Any]) -> int:
