@@ -1,4 +1,4 @@
-"""The command line: `eval`, `show` and `predict`. Results go to standard output, everything else to standard error."""
+"""The command line: `eval`, `show`, `predict` and `validate`. Results go to standard output, everything else to standard error."""
 
 from __future__ import annotations
 
@@ -127,6 +127,32 @@ def predict_command(
         _stdout().print(statistics)
     if output is None:
         _stdout().print(_preview(prediction))
+
+
+@app.command("validate")
+def validate_command(
+    quick: Annotated[bool, typer.Option("--quick", help="Print the table of errors and write nothing.")] = False,
+    output_dir: Annotated[Path, typer.Option("--output-dir", "-o", help="Folder of validation.md and its figures.")] = Path(
+        "reports"
+    ),
+    root: Annotated[Path, typer.Option("--root", help="Clone with data/validation, chips and stacks.")] = Path("."),
+    quiet: Quiet = False,
+) -> None:
+    """Predict what others measured on real GPUs and report the error: run it in a clone of the repository."""
+    with _working("predicting what was measured", quiet):
+        from archmodel.report import validation as report
+        from archmodel.validation.run import validate
+
+        found = validate(root, transfer=not quick)
+    files: list[Path] = []
+    if not quick:
+        with _working("writing the report", quiet):
+            files = report.write_validation(found, output_dir)
+    _stdout().print(report.summary_table(found), *report.skipped_lines(found), sep="\n")
+    if files:
+        from archmodel.report.table import written
+
+        _stdout().print(written(files))
 
 
 def _preview(prediction: Prediction) -> RenderableType:
