@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import attrs
@@ -236,11 +237,15 @@ def evaluate(chip: ChipSpec, workload: WorkloadSpec, *, every_token: bool = Fals
 
     Pure: the same specs give the same result to the bit. Raises MappingError where the workload cannot run.
     """
+    return evaluate_steps(chip, workload, [Sample(first_step(workload), 1.0, 0.0), *decode_samples(workload, every_token)])
+
+
+def evaluate_steps(chip: ChipSpec, workload: WorkloadSpec, samples: Sequence[Sample]) -> Result:
+    """As `evaluate`, of the given steps; the workload's request says what the memory must hold."""
     chip = merged_placement(chip, workload.placement)
     workload = _one_of_group(chip, workload)
     precision = workload.precision or chip.precision or PrecisionSpec()
     soc = Soc(chip)
-    samples = [Sample(first_step(workload), 1.0, 0.0), *decode_samples(workload, every_token)]
     planned = [_chains(soc, workload, precision, sample.step) for sample in samples]
     pieces = [piece for chains in planned for piece in _distinct(chains)]
     stream = workload.model.hidden * element_bytes(precision.activations)
@@ -355,7 +360,7 @@ def _step_result(
     )
 
 
-def _integration_error(samples: list[Sample], steps: tuple[StepResult, ...]) -> float:
+def _integration_error(samples: Sequence[Sample], steps: tuple[StepResult, ...]) -> float:
     """Estimate: the rule against the lower-order rule embedded in the same samples, relative to the decode time."""
     fine = sum(s.weight * r.total_s for s, r in zip(samples[1:], steps[1:], strict=True))
     coarse = sum(s.coarse_weight * r.total_s for s, r in zip(samples[1:], steps[1:], strict=True))

@@ -229,12 +229,16 @@ def place_entry(soc: Soc, setting: Setting, template: Template) -> Piece:
     """The entry: tokenised and embedded on the host, or looked up on a unit from token ids that the host sends."""
     placer = _Placer(soc, setting, template)
     host = soc.host
+    software, sequences = soc.chip.software, sum(group.sequences for group in setting.groups)
+    if host and (software_us := software.step_us + sequences * software.sequence_us) > 0.0:
+        lies = placer.stream_owner
+        placer.stream = placer.add("schedule", host[0], CLASS_HOST, (STREAM,), lies, duration_s=software_us * 1e-6)
     if host and _looks_up_elsewhere(soc, setting) and setting.step.phase != "decode":
         name, spec = host
         seconds = spec.step_us * 1e-6 + setting.tokens * spec.tokenise_us_per_token * 1e-6
-        placer.add("host_tokenise", name, CLASS_HOST, (STREAM,), duration_s=seconds)
+        node = placer.add("host_tokenise", name, CLASS_HOST, (placer.stream,), duration_s=seconds)
         each = _TOKEN_ID_BYTE if setting.model.vocabulary else _PIXEL_BYTE * setting.model.patch_elements
-        placer.stream = placer.transfer("host_to_chip", name, placer.stream_owner, (0,), setting.tokens * each)
+        placer.stream = placer.transfer("host_to_chip", name, placer.stream_owner, (node,), setting.tokens * each)
     return placer.place()
 
 

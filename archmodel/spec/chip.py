@@ -230,7 +230,9 @@ class SoftwareSpec:
         *OPERATORS, default={},
     )  # fmt: skip
     call_us: Mapping[str, float] = by_name("eager: shortest such call, the host's own work", *OPERATORS, default={})
-    step_us: float = number("scheduling between two steps that the units wait for", at_least=0, default=0.0)
+    step_us: float = number("host work between two steps that the units wait for", at_least=0, default=0.0)
+    sequence_us: float = number("the same for each sequence of the step (scheduling, sampling, detokenising)", at_least=0,
+                                default=0.0)  # fmt: skip
     fused: tuple[str, ...] = names(
         "vector operations that run inside the kernel before them, where the placement fuses at all", *CAPABILITIES,
         default=("norm", "rotary", "activation", "quantise"),
@@ -238,6 +240,11 @@ class SoftwareSpec:
     matmul_time: float = number("time of its matrix products over that of the library the chip was fitted on", above=0,
                                 at_most=4, default=1.0)  # fmt: skip
     softmax_passes: float = number("times that a softmax kernel of its own reads its input", at_least=1, at_most=8, default=1.0)
+    prompt_interference: float = number(
+        "share of the prompts in a closed loop that stall the answers of others: 1 where requests end at all times, 0.5 where "
+        "all start together and prompts go first", at_least=0, at_most=1, default=1.0,
+    )  # fmt: skip
+    memory_share: float = number("share of the memory for weights and KV cache", above=0, at_most=1, default=0.9)
     direct_all_reduce: bool = flag("it has one-shot and two-shot all-reduce kernels", default=False)
     source: str = text("where the numbers come from", default="assumption: graph replay without gaps")
 
