@@ -18,8 +18,12 @@ from archmodel.costs import LIMITS, Floats, Surroundings
 from archmodel.errors import MappingError
 from archmodel.operations import Kind, rows_from
 from archmodel.soc import Soc
-from archmodel.spec.chip import ChipSpec, GpuSpec
+from archmodel.spec.chip import CAPABILITIES, ChipSpec, GpuSpec
 from archmodel.units import FORMATS, element_bytes
+
+_OTHER = {"matmul": "matmul", "allreduce": "collective"}
+_STREAMING = CAPABILITIES.index("convert")  # a framework's kernel of one operator streams as a copy does
+_HARD = [LIMITS.index(name) for name in ("matrix", "memory")]  # no library is faster than these
 
 #: operator -> entry of `software.launch_us`; arithmetic and exponentials an element of the usual formulations
 _VECTOR = {"softmax": ("softmax", 3.0, 1.0), "layernorm": ("norm", 7.0, 0.0), "gelu": ("activation", 6.0, 1.0)}
@@ -44,18 +48,17 @@ def call_s(chip: ChipSpec, calls: Sequence[Call]) -> Floats:
 
     Raises MappingError for an operator that is not known or that the chip cannot run.
     """
-    soc = Soc(chip)
+    soc, software = Soc(chip), chip.software
     kernel_s = np.zeros(len(calls))
     reduced = np.array([call.op == "allreduce" for call in calls])
     for index, of in ((np.flatnonzero(~reduced), _unit_s), (np.flatnonzero(reduced), _all_reduce_s)):
         if len(index):
-            kernel_s[index] = of(soc, [calls[i] for i in index])
+            kernel_s[index] = of(soc, [calls[i] for i in index.tolist()])
     names = [_VECTOR[call.op][0] if call.op in _VECTOR else _OTHER[call.op] for call in calls]
-    launch, floor = ([table.get(name, 0.0) * 1e-6 for name in names] for table in (chip.software.launch_us, chip.software.call_us))
-    return np.maximum(np.array(floor), kernel_s + np.array(launch))
-
-
-_OTHER = {"matmul": "matmul", "allreduce": "collective"}
+    launch_us, call_us = (
+        np.array([table.get(name, 0.0) for name in names]) for table in (software.launch_us, software.call_us)
+    )
+    return np.asarray(np.maximum(call_us * 1e-6, kernel_s + launch_us * 1e-6))
 
 
 def _unit_s(soc: Soc, calls: Sequence[Call]) -> Floats:
@@ -75,9 +78,6 @@ def _unit_s(soc: Soc, calls: Sequence[Call]) -> Floats:
     return np.where(rows.kind == Kind.MATMUL, matmul_s, costs.duration_s)
 
 
-_HARD = [LIMITS.index(name) for name in ("matrix", "memory")]
-
-
 def _record(soc: Soc, call: Call) -> dict[str, Any]:
     byte = element_bytes(call.number_format)
     if call.op == "matmul":
@@ -89,8 +89,9 @@ def _record(soc: Soc, call: Call) -> dict[str, Any]:
     _, flop, exp = _VECTOR[call.op]
     elements = call.m * call.n * call.count
     passes = soc.chip.software.softmax_passes if call.op == "softmax" else 1.0
-    return {"name": call.op, "kind": Kind.VECTOR, "compute_format": FORMATS.index("fp32"), "flop": elements * flop,
-            "exp": elements * exp, "read_byte": passes * elements * byte, "write_byte": elements * byte}  # fmt: skip
+    return {"name": call.op, "kind": Kind.VECTOR, "capability": _STREAMING, "compute_format": FORMATS.index("fp32"),
+            "flop": elements * flop, "exp": elements * exp, "read_byte": passes * elements * byte,
+            "write_byte": elements * byte}  # fmt: skip
 
 
 def _all_reduce_s(soc: Soc, calls: Sequence[Call]) -> Floats:

@@ -10,8 +10,8 @@ import numpy as np
 
 from archmodel.components import link, memory, power
 from archmodel.costs import Floats
-from archmodel.kernels.timeline import CONVERSION, DISPATCH, HOST, MEMORY, OVERHEAD, SYNCHRONISATION, TRANSFER
 from archmodel.errors import MappingError
+from archmodel.kernels.timeline import CONVERSION, DISPATCH, HOST, MEMORY, OVERHEAD, SYNCHRONISATION, TRANSFER
 from archmodel.layers import Group, Setting, Step, entry_template, exit_template, layer_template
 from archmodel.operations import Ints
 from archmodel.parallel import divided
@@ -217,9 +217,7 @@ class Result:
         limit = self.chip.power.limit_w
         each_w = self.power_w / self.chips
         if limit and each_w > limit:
-            notes.append(
-                f"mean power {each_w:.0f} W is above the limit of {limit:.0f} W: a real chip would lower its clock"
-            )
+            notes.append(f"mean power {each_w:.0f} W is above the limit of {limit:.0f} W: a real chip would lower its clock")
         return tuple(notes)
 
     def bottleneck(self, phase: str) -> str:

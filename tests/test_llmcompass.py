@@ -15,9 +15,10 @@ from archmodel.spec.toml import load_chip, load_stack
 
 ROOT = Path(__file__).parents[1]
 ANCHORS = ROOT / "tests/anchors"
+STACKS = {"A100": ("a100_sxm", "eager_pytorch_a100"), "MI210": ("mi210", "eager_pytorch_mi210")}
 CHIPS = {
-    device: attrs.evolve(load_chip(ROOT / f"chips/{chip}.toml"), software=load_stack(ROOT / f"stacks/eager_pytorch_{stack}.toml"))
-    for device, chip, stack in (("A100", "a100_sxm", "a100"), ("MI210", "mi210", "mi210"))
+    device: attrs.evolve(load_chip(ROOT / f"chips/{chip}.toml"), software=load_stack(ROOT / f"stacks/{stack}.toml"))
+    for device, (chip, stack) in STACKS.items()
 }
 
 
