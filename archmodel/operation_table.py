@@ -1,9 +1,10 @@
-"""Operations listed in a CSV file: GEMMs, attentions or collectives, the first two as `Rows` that any component takes.
+"""Operations listed in a CSV file: GEMMs, attentions, mixtures of experts or collectives, as `Rows` that any component takes.
 
 A collective table has op, num_gpus, message_bytes (as nccl-tests counts it) and may have lib, whose custom all-reduce is the
-one-shot and two-shot kernel of a serving library. A GEMM table has the columns m, n, k, dtype; an attention table has batch, seq_q, kv_len, heads, kv_heads, head_dim, window (0:
-none), attn_dtype, kv_dtype. Both may have latency_us, the measured time [us], empty where nothing was measured. Attention is
-causal, as in a decoder, and writes the keys and values of its seq_q new tokens to the cache; kv_len counts them too.
+one-shot and two-shot kernel of a serving library. A GEMM table has the columns m, n, k, dtype; an attention table has batch,
+seq_q, kv_len, heads, kv_heads, head_dim, window (0: none), attn_dtype, kv_dtype; `expert_table` has those of mixtures of
+experts. All may have latency_us, the measured time [us], empty where nothing was measured. Attention is causal, as in a decoder,
+and writes the keys and values of its seq_q new tokens to the cache; kv_len counts them too.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archmodel.dtypes import ALIASES, ATTENTION_DTYPES, CACHE_DTYPES, DTYPES, Quantisation
+from archmodel.expert_table import SIZES as EXPERTS
+from archmodel.expert_table import check_experts, expert_rows, routing_columns
 from archmodel.kernels.collective import OPS
 from archmodel.operations import NUMERIC, Floats, Ints, Kind, Rows
 from archmodel.spec.chip import CAPABILITIES
@@ -50,8 +53,8 @@ class OperationTable:
     """Operations of a CSV file. Arrays have shape (rows,)."""
 
     table: TableFile
-    kind: Kind  # MATMUL, ATTENTION or COLLECTIVE
-    size: Mapping[str, Floats]  # by column
+    kind: Kind  # MATMUL, ATTENTION, EXPERTS or COLLECTIVE
+    size: Mapping[str, Floats]  # by column; of experts also what their texts say
     dtypes: tuple[tuple[str, ...], ...]  # distinct: (dtype,), (attn_dtype, kv_dtype) or (op, "library" or "direct")
     dtype: Ints  # index into `dtypes`
     measured_us: Floats | None  # NaN where the cell is empty; None without the column
@@ -75,9 +78,11 @@ def read_operations(path: str | Path, *, shapes_only: bool = False) -> Operation
     titles = [title.lower() for title in table.header]
     listed = sum(name in titles for name in ATTENTION) > sum(name in titles for name in GEMM)
     kind = Kind.ATTENTION if listed and not shapes_only else Kind.MATMUL
+    if {"topk", "experts"} <= set(titles) and not shapes_only:
+        kind = Kind.EXPERTS
     if set(COLLECTIVE) <= set(titles) and not shapes_only:
         return _read_collectives(table, problems)
-    shape = ATTENTION if kind == Kind.ATTENTION else GEMM
+    shape = {Kind.ATTENTION: ATTENTION, Kind.EXPERTS: EXPERTS}.get(kind, GEMM)
     formats = ["attn_dtype", "kv_dtype"] if kind == Kind.ATTENTION else ["dtype"]
     if shapes_only and table.index("dtype") < 0:
         formats = []
@@ -85,6 +90,8 @@ def read_operations(path: str | Path, *, shapes_only: bool = False) -> Operation
     size = {name: numbers(table, name, _whole(0 if name == "window" else 1), problems) for name in shape if name not in missing}
     names = [_dtype_names(table, name, problems) for name in formats if name not in missing]
     measured_us = numbers(table, "latency_us", _LATENCY, problems) if table.index("latency_us") >= 0 else None
+    if kind == Kind.EXPERTS:
+        size |= routing_columns(table, problems)
     if not missing:
         _check_sizes(table, kind, size, problems)
     problems.check()
@@ -139,7 +146,7 @@ def _dtype_names(table: TableFile, column: str, problems: Problems) -> list[str]
     return [names[cell] for cell in cells]
 
 
-def _check_sizes(table: TableFile, kind: Kind, size: Mapping[str, Floats], problems: Problems) -> None:
+def _check_sizes(table: TableFile, kind: Kind, size: dict[str, Floats], problems: Problems) -> None:
     """Rules that join columns. Cells that are no number break no rule here."""
 
     def refuse(bad: NDArray[np.bool_], columns: tuple[str, ...], rule: str) -> None:
@@ -147,9 +154,12 @@ def _check_sizes(table: TableFile, kind: Kind, size: Mapping[str, Floats], probl
             value = " x ".join(f"{size[name][row]:.15g}" for name in columns)
             problems.add(table.lines[row], rule, ", ".join(columns), value)
 
-    product = GEMM if kind == Kind.MATMUL else ("batch", "heads", "seq_q", "kv_len", "head_dim")
+    products = {Kind.MATMUL: GEMM, Kind.EXPERTS: ("num_tokens", "topk", "hidden", "inter")}
+    product = products.get(kind, ("batch", "heads", "seq_q", "kv_len", "head_dim"))
     mac = np.prod([size[name] for name in product], axis=0)
     refuse(mac > _MOST_MAC, product, f"their product must be at most {_MOST_MAC:,}")
+    if kind == Kind.EXPERTS:
+        check_experts(table, size, problems)
     if kind == Kind.ATTENTION:
         refuse(size["kv_len"] < size["seq_q"], ("kv_len",), "must be at least seq_q, whose tokens it counts")
         refuse(np.fmod(size["heads"], size["kv_heads"]) > 0, ("kv_heads",), "must divide heads")
@@ -163,7 +173,8 @@ def rows_of(operations: OperationTable, index: Ints, compute_format: Ints) -> tu
         index: which of them, shape (n,).
         compute_format: of each of them, index into FORMATS, shape (n,).
     """
-    parts = (_attentions if operations.kind == Kind.ATTENTION else _gemms)(operations, index, compute_format)
+    of_kind = {Kind.ATTENTION: _attentions, Kind.EXPERTS: _experts}.get(operations.kind, _gemms)
+    parts = of_kind(operations, index, compute_format)
     owner = np.concatenate([of for _, of in parts])
     columns: dict[str, Any] = {
         name: np.concatenate([np.broadcast_to(part.get(name, float(name == "count")), len(of)) for part, of in parts])
@@ -208,6 +219,18 @@ def _gemms(operations: OperationTable, index: Ints, compute_format: Ints) -> lis
         mine = index[code == number]
         elements = operations.size["m"][mine] * operations.size["k"][mine]
         parts += [(_quantising(kernel, elements), mine) for kernel in dtype.before]
+    return parts
+
+
+def _experts(operations: OperationTable, index: Ints, compute_format: Ints) -> list[tuple[Part, Ints]]:
+    """The kernels of `expert_rows`; before them one pass quantises the tokens, as scales are known before (static) or of a row."""
+    size = {name: column[index] for name, column in operations.size.items()}
+    meaning = [DTYPES[operations.dtypes[code][0]] for code in operations.dtype[index].tolist()]
+    parts: list[tuple[Part, Ints]] = [(part, index) for part in expert_rows(size, meaning, compute_format)]
+    for number, (name,) in enumerate(operations.dtypes):
+        mine = index[operations.dtype[index] == number]
+        elements = operations.size["num_tokens"][mine] * operations.size["hidden"][mine]
+        parts += [(_quantising(kernel, elements), mine) for kernel in DTYPES[name].before[-1:]]
     return parts
 
 

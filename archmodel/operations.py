@@ -24,6 +24,7 @@ class Kind(IntEnum):
     ATTENTION = 1  # m = sequences, q_tokens ... v_dim
     SCAN = 2  # recurrent state update: elements, flop, exp and the state as kv_byte traffic
     VECTOR = 3  # elements, flop, exp, read_byte, write_byte
+    EXPERTS = 5  # a mixture of experts in a table: several rows of the kinds above
     COLLECTIVE = 4  # between chips of a group: no unit runs it, and it fills no column
 
 
@@ -58,6 +59,7 @@ class Rows:
     chosen: Floats  # experts of a token
     ranks: Floats  # that divide the experts
     routing: Floats  # balanced, uniform or the exponent of a power law: see kernels/moe.py
+    masked: Floats  # 1: picks of experts of other ranks are multiplied as well
     sequences: Floats
     q_tokens: Floats
     kv_tokens: Floats

@@ -79,7 +79,7 @@ def _physical(soc: Soc, operations: OperationTable, repeated: bool) -> Predictio
         index = np.flatnonzero(np.array([name == unit for name, _ in owners])[operations.dtype])
         rows, owner = rows_of(operations, index, formats[index])
         try:
-            costs = _costs(soc, unit, rows, repeated)
+            costs = _costs(soc, unit, rows, owner if repeated else None)
         except MappingError as error:
             raise MappingError(f"{operations.table.file}: {error}") from None
         duration_s += np.bincount(owner, costs.duration_s, size)
@@ -146,7 +146,8 @@ def _assign(soc: Soc, operations: OperationTable) -> list[tuple[str, str]]:
     return found
 
 
-def _costs(soc: Soc, name: str, rows: Rows, repeated: bool) -> Costs:
+def _costs(soc: Soc, name: str, rows: Rows, repeated: Ints | None) -> Costs:
+    """Costs of rows on a unit; `repeated` is the operation of each row where operations are run again and again."""
     unit = soc.units[name]
     around = Surroundings(
         buffer_byte=memory.capacity_byte(soc.tiers[unit.buffer]) * unit.buffer_share,
@@ -156,15 +157,20 @@ def _costs(soc: Soc, name: str, rows: Rows, repeated: bool) -> Costs:
     )
     if isinstance(unit, NpuSpec):
         return npu.costs(unit, rows, around, resident=False)
-    return gpu.costs(unit, rows, around, reuse_byte=_reuse_byte(rows, around.buffer_byte) if repeated else None)
+    reuse_byte = None if repeated is None else _reuse_byte(rows, repeated, around.buffer_byte)
+    return gpu.costs(unit, rows, around, reuse_byte=reuse_byte)
 
 
-def _reuse_byte(rows: Rows, cache_byte: float) -> Floats:
-    """Data [B] touched between two uses of the same weights or KV cache in a benchmark, shape (rows,)."""
+def _reuse_byte(rows: Rows, operation: Ints, cache_byte: float) -> Floats:
+    """Data [B] touched between two uses of the same weights or KV cache in a benchmark, shape (rows,).
+
+    The weights of a GEMM are taken in turn from several copies; the experts of a layer are there once.
+    """
     weights = rows.count * rows.n * rows.k * rows.weight_byte
     copies = np.clip(np.ceil(cache_byte / np.maximum(weights, 1.0)), 1.0, WEIGHT_COPIES)
+    layer = np.bincount(operation, weights)[operation]
     cache = rows.sequences * rows.kv_tokens * rows.kv_heads * (rows.qk_dim + rows.v_dim) * rows.kv_byte
-    return np.asarray(np.where(rows.kind == Kind.ATTENTION, cache, copies * weights))
+    return np.select([rows.kind == Kind.ATTENTION, rows.experts > 0], [cache, layer], copies * weights)
 
 
 def _compatible(chip: ChipSpec, operations: OperationTable) -> Prediction:

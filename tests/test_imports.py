@@ -17,7 +17,7 @@ FLOORS = (
     ("kernels",),
     ("spec",),
     ("matrices",),
-    ("sizes", "costs", "operations", "table_file", "split", "parallel"),
+    ("sizes", "costs", "operations", "experts", "table_file", "expert_table", "split", "parallel"),
     ("components",),
     ("soc", "layers"),
     ("partition", "steps", "operation_table", "eager"),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from archmodel.kernels import kernel
 
+#: how fast data that are used in turn stop being kept once they exceed the cache: none is at 1 + 1/FADE times its capacity
+FADE = 2.0
+
 
 @kernel
 def smooth_maximum(a: float, b: float, c: float, exponent: float) -> float:
@@ -30,3 +33,12 @@ def kept_fraction(footprint_byte: float, cache_byte: float) -> float:
     if footprint_byte >= cache_byte:
         return 0.0
     return 1.0 - footprint_byte / cache_byte
+
+
+@kernel
+def missed_fraction(footprint_byte: float, cache_byte: float, partitions: float) -> float:
+    """Share in [0, 1] of data that must come from memory again when `footprint_byte` [B] are used in turn.
+
+    Each partition of the cache keeps what its own cores read: everything while that fits, nothing at half as much again.
+    """
+    return float(min(max((footprint_byte * partitions / cache_byte - 1.0) * FADE, 0.0), 1.0))

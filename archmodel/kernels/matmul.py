@@ -52,6 +52,7 @@ class Cores(NamedTuple):
     ramp: float  # one wave of tiles
     vector_ramp: float  # one wave of tiles of a kernel on the vector lanes
     latency: float  # first byte from memory
+    partitions: float = 1.0  # of the cache, each of which keeps what its own cores read
 
 
 @kernel

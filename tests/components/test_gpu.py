@@ -13,7 +13,9 @@ from archmodel.components import memory
 from archmodel.components.gpu import costs
 from archmodel.costs import FIELDS, LIMITS, Surroundings
 from archmodel.errors import MappingError
+from archmodel.experts import ExpertFormats, ExpertWork, expert_kernels
 from archmodel.operations import Kind, rows_from
+from archmodel.spec.chip import CAPABILITIES
 from archmodel.spec.toml import load_chip
 from archmodel.units import FORMATS
 
@@ -64,6 +66,14 @@ def attention(**more):
 
 def vector(**more):
     return {"name": "norm", "kind": Kind.VECTOR, "flop": 4e8, "read_byte": 2e8, "write_byte": 2e8, **more}
+
+
+def experts(tokens, inner, hidden, routing):
+    """Kernels of 16 experts, of which a token picks 2."""
+    work = ExpertWork(tokens=tokens, hidden=hidden, intermediate=inner, matrices=2.0, experts=16.0, chosen=2.0, ranks=1.0,
+                      routing=routing)  # fmt: skip
+    formats = ExpertFormats(activation_byte=2.0, operand_byte=2.0, weight_byte=2.0, compute_format=BF16)
+    return [{"name": name, **columns} for name, columns in expert_kernels(work, formats)]
 
 
 def run(chip, *records, reuse_byte=None, **changes):
@@ -170,6 +180,8 @@ def test_every_constant_of_the_unit_acts(chip):
         [matmul(*shape) for shape in shapes] + [matmul(*shape, weight_byte=0.5) for shape in shapes]
         + [attention(q_tokens=q[0], kv_tokens=q[0], kv_heads=kv) for q in shapes for kv in (8.0, 32.0)]
         + [attention(kv_tokens=q[0], kv_heads=kv) for q in shapes for kv in (8.0, 32.0)] + [vector(), vector(exp=1e12)]
+        + [{**vector(read_byte=b, write_byte=b), "capability": 0} for b in (1e4, 1e7, 3e7, 1e9)]
+        + [kernel for shape in shapes for routing in (-1.0, 0.0, 1.2) for kernel in experts(*shape, routing)]
     )  # fmt: skip
     base = costs(gpu, rows, around(chip, rows)).duration_s
     skip = {"macs_per_core_per_cycle", "buffer", "memory", "source", "buffer_share", "capabilities", "layout"}
@@ -178,7 +190,7 @@ def test_every_constant_of_the_unit_acts(chip):
         if field.name in skip or "energy" in field.name or "power" in field.name:
             continue
         other = (64,) if field.name == "tile_sizes" else max(1, value // 4) if type(value) is int else value / 4
-        if field.name in {"multicast", "overlap_exponent"}:
+        if field.name in {"multicast", "overlap_exponent"} or value == 0:
             other = value + 1.0
         changed = costs(attrs.evolve(gpu, **{field.name: other}), rows, around(chip, rows)).duration_s
         assert not np.allclose(changed, base, rtol=1e-6), field.name
@@ -203,11 +215,18 @@ def test_kv_traffic_is_the_same_fused_and_not(h100):
 
 
 def test_vector_row_by_hand(h100):
-    part = run(h100, vector())
+    copy, row = (vector(capability=CAPABILITIES.index(name)) for name in ("residual", "norm"))
+    part = run(h100, copy, row)
     gpu = h100.blocks["gpu"]
     memory_s = 4e8 / memory.stream_byte_per_s(h100.blocks["hbm"])
+    buffer_s = 4e8 / around(h100, part.mac).buffer_byte_per_s
+    fixed_s = 1e-6 * gpu.vector_floor_us + 344e-9
+    e = gpu.overlap_exponent
+    lanes_s = part.limits_s[0, LIMITS.index("vector")]
+    together = (memory_s**e + buffer_s**e + lanes_s**e) ** (1 / e)
     assert part.limits_s[0, MEMORY] == pytest.approx(memory_s, rel=1e-12)
-    assert part.duration_s[0] == pytest.approx(memory_s + 1e-6 * gpu.kernel_floor_us + 344e-9, rel=1e-12)
+    assert part.limits_s[1, MEMORY] == pytest.approx(memory_s / gpu.row_stream_efficiency, rel=1e-12)
+    assert part.duration_s[0] == pytest.approx(fixed_s + together, rel=1e-9)
     assert (part.activation_traffic_byte[0], part.written_byte[0]) == (4e8, 2e8)
 
 
