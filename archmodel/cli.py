@@ -15,7 +15,7 @@ import typer
 from rich.console import Console, Group, RenderableType
 
 from archmodel.errors import ArchmodelError, Problem, SpecError
-from archmodel.spec.toml import WORKLOAD_TABLES, load_chip, load_workload, parse_overrides, read_table
+from archmodel.spec.toml import WORKLOAD_TABLES, load_chip, load_stack, load_workload, parse_overrides, read_table
 from archmodel.spec.reader import read_text
 
 if TYPE_CHECKING:
@@ -61,6 +61,9 @@ def eval_command(
     output_dir: Annotated[Path, typer.Option("--output-dir", "-o", help="Folder of the trace and the figures.")] = Path(
         "reports"
     ),
+    stack: Annotated[
+        Path | None, typer.Option(metavar="STACK.toml", help="A software stack, in place of the chip's.", show_default=False)
+    ] = None,
     no_report: Annotated[bool, typer.Option("--no-report", help="Write no files.")] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -70,6 +73,8 @@ def eval_command(
     overrides |= {f"request.{name}": value for name, value in request.items() if value is not None}
     with _working("evaluating", quiet):
         chip, workload = _inputs(chip_file, workload_file, overrides)
+        if stack is not None:
+            chip = attrs.evolve(chip, software=load_stack(stack))
         from archmodel.evaluate import evaluate  # numba costs half a second
 
         result = evaluate(chip, workload, every_token=every_token)
@@ -143,7 +148,7 @@ def validate_command(
         from archmodel.report import validation as report
         from archmodel.validation.run import validate
 
-        found = validate(root, transfer=not quick)
+        found = validate(root, transfer=not quick, serving=not quick)
     files: list[Path] = []
     if not quick:
         with _working("writing the report", quiet):

@@ -13,7 +13,7 @@ from archmodel.report.names import name_of
 from archmodel.validation.llmcompass import PeerPoints
 from archmodel.validation.points import DEVICES, OPERATIONS, REGIMES, Points
 from archmodel.validation.run import Validation
-from archmodel.validation.scores import BARS, INSTEAD, SMALLEST_MESSAGE, Score, cached, scores
+from archmodel.validation.scores import BARS, INSTEAD, SMALLEST_MESSAGE, Score, cached, regimes, scores
 from archmodel.validation.transfer import NEXT_OF_KIN
 
 #: what a table cannot say of its rows
@@ -95,6 +95,7 @@ def page(validation: Validation) -> str:
         _noise(validation),
         _left_out(validation),
         _peers(validation),
+        _serving(validation),
         _skipped(validation),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -130,17 +131,26 @@ paper."""
 def _against_bars(validation: Validation) -> str:
     rows = [
         [_operation(e), name_of(e.device), f"{e.n:,}", f"{e.median:.1f} / {e.mean:.1f}", _bar(e), _verdict(e) or "no bar",
-         f"{e.signed:+.1f}", f"{e.roofline_median:.0f} / {e.roofline_mean:.0f}"]
+         f"{e.signed:+.1f}", _worst(validation.points, e), f"{e.roofline_median:.0f} / {e.roofline_mean:.0f}"]
         for e in _ordered(validation.summary)
     ]  # fmt: skip
     met = [entry.met for entry in validation.summary if entry.met is not None]
-    header = ("operation", "device", "n", "median / mean [%]", "bar", "", "signed [%]", "roofline [%]")
+    header = ("operation", "device", "n", "median / mean [%]", "bar", "", "signed [%]", "worst size", "roofline [%]")
     return f"""\
 ## Against what was asked for
 
-A bar is the largest median / mean that the project set itself; {sum(met)} of {len(met)} are met.
+A bar is the largest median / mean that the project set itself; {sum(met)} of {len(met)} are met. *Worst size* is where the
+error sits: the range of m, of tokens or of bytes with the largest median error (in brackets its signed mean).
 
 {markdown(header, rows, texts=2)}"""
+
+
+def _worst(all_points: Sequence[Points], entry: Score) -> str:
+    """The range of sizes with the largest median error."""
+    points = next(points for points in all_points if (points.what, points.device) == (entry.what, entry.device))
+    label = "" if (entry.what, "") in BARS else entry.label
+    name, found = max(regimes(points, label), key=lambda pair: pair[1].median)
+    return f"{name}: {found.median:.0f} ({found.signed:+.0f})"
 
 
 def _ordered(entries: Iterable[Score]) -> list[Score]:
@@ -259,6 +269,30 @@ One layer of GPT-3 175B on four A100s, batch 8, the sum of its twelve operators 
 def _peer_errors(peer: PeerPoints) -> list[str]:
     sizes = [100.0 * np.abs(error) for error in peer.errors().values()]
     return ["" if np.isnan(size).any() else f"{np.median(size):.1f} / {np.mean(size):.1f}" for size in sizes]
+
+
+def _serving(validation: Validation) -> str:
+    rows = []
+    for runs in validation.serving:
+        error = 100.0 * (runs.predicted_ms / runs.measured_ms - 1.0)
+        static = 100.0 * np.abs(runs.static_ms / runs.measured_ms - 1.0)
+        names = [runs.model, name_of(runs.device), runs.stack, runs.precision, runs.note]
+        median, mean = np.median(np.abs(error)), np.mean(np.abs(error))
+        errors = [f"{median:.1f} / {mean:.1f}", f"{np.mean(error):+.1f}", f"{np.median(static):.1f}"]
+        rows.append([*names, f"{len(error)}", *errors])
+    if not rows:
+        return ""
+    header = ("model", "device", "stack", "format", "", "runs", "median / mean [%]", "signed [%]", "static batch [%]")
+    return f"""\
+## Whole serving runs
+
+Time per output token of dense models on one to eight GPUs, under a fixed number of clients that each send the next request
+when the last one is answered. The prediction adds the layers of a model, the collectives of tensor parallelism, the prompts
+of other requests that run in between, and two or three constants of the serving stack (`stacks/*.toml`); runs marked *in the
+fit* gave those. *Static batch* leaves the prompts out. The bar is a median of 10% for the Llama models on H100 and H200. The
+time to the first token is not scored: it is mostly queueing in these runs, which is not modelled.
+
+{markdown(header, rows, texts=5)}"""
 
 
 def skipped_lines(validation: Validation) -> list[str]:

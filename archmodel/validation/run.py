@@ -9,6 +9,7 @@ import attrs
 from archmodel.validation.llmcompass import PeerPoints, layers, peer_points
 from archmodel.validation.points import Points, Skipped, predicted
 from archmodel.validation.scores import Noise, Score, noise, summary
+from archmodel.validation.serving import Serving, serving_runs
 from archmodel.validation.transfer import left_out
 
 
@@ -23,14 +24,16 @@ class Validation:
     left_out: dict[tuple[str, str], Score]  # (device, donor of its constants); empty where not asked for
     peers: tuple[PeerPoints, ...]  # LLMCompass's own points
     layers: tuple[PeerPoints, ...]  # and its GPT-3 layer
+    serving: tuple[Serving, ...]  # empty where not asked for
 
 
-def validate(root: Path, *, transfer: bool = True) -> Validation:
+def validate(root: Path, *, transfer: bool = True, serving: bool = True) -> Validation:
     """Predict and score every measured table of a clone of the repository.
 
     Args:
-        root: folder with `data/validation` (measured tables), `chips` (a chip file for each device) and `stacks`.
+        root: folder with `data/validation` (measured tables), `chips` (a file for each device), `stacks` and `workloads`.
         transfer: whether to predict each device with the constants of the others too.
+        serving: whether to predict whole serving runs too.
 
     Raises:
         TableError: a folder without tables, or a table that is none.
@@ -46,4 +49,5 @@ def validate(root: Path, *, transfer: bool = True) -> Validation:
         left_out=left_out(data, chips) if transfer else {},
         peers=tuple(peer_points(data, chips, stacks)),
         layers=tuple(layers(data, chips, stacks)),
+        serving=tuple(serving_runs(root)) if serving else (),
     )
