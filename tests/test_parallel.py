@@ -12,7 +12,7 @@ from archmodel import sizes
 from archmodel.errors import MappingError
 from archmodel.evaluate import evaluate
 from archmodel.parallel import divided
-from archmodel.spec.toml import load_chip, load_workload
+from archmodel.spec.toml import load_chip, load_stack, load_workload
 from archmodel.spec.workload import PrecisionSpec
 from tests.scenes import changed
 
@@ -116,3 +116,13 @@ def test_what_cannot_be_divided_is_refused(chips, chip, words):
 def test_direct_kernels_are_the_stacks():
     direct = attrs.evolve(H100, software=attrs.evolve(H100.software, direct_all_reduce=True))
     assert run(8, chip=direct).steps[1].total_s < run(8).steps[1].total_s
+
+
+def test_eager_calls_make_the_unit_wait():
+    """One sequence: kernels shorter than the host's call of them cost that call; a stack of graphs has none."""
+    eager = attrs.evolve(H100, software=load_stack(ROOT / "stacks/eager_pytorch_a100.toml"))
+    graphs = attrs.evolve(H100, software=load_stack(ROOT / "stacks/graph_replay.toml"))
+    slow, fast = evaluate(eager, LLAMA), evaluate(graphs, LLAMA)
+    assert slow.steps[1].total_s > 2 * fast.steps[1].total_s
+    assert slow.segments_s["dispatch"] > 0.0 == fast.segments_s["dispatch"]
+    assert fast.total_s == evaluate(H100, LLAMA).total_s
