@@ -157,7 +157,7 @@ def _costs(soc: Soc, name: str, rows: Rows, repeated: Ints | None) -> Costs:
     )
     if isinstance(unit, NpuSpec):
         return npu.costs(unit, rows, around, resident=False)
-    reuse_byte = None if repeated is None else _reuse_byte(rows, repeated, around.buffer_byte)
+    reuse_byte = None if repeated is None else _reuse_byte(rows, repeated, memory.capacity_byte(soc.tiers[unit.buffer]))
     return gpu.costs(unit, rows, around, reuse_byte=reuse_byte)
 
 

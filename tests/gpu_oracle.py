@@ -26,6 +26,12 @@ def waves_of(tiles, cores):
     return [tiles[start : start + int(cores)] for start in range(0, len(tiles), int(cores))]
 
 
+def still_cached(footprint, cache, partitions):
+    """All while it fits each of the partitions; none at half as much again with two of them, at a tenth more with one."""
+    over = footprint / (cache / partitions) - 1
+    return 1.0 - min(1.0, max(0.0, over / max(0.1, (partitions - 1) / partitions)))
+
+
 def kept(footprint, cache):
     return max(0.0, 1.0 - footprint / cache)
 
@@ -38,8 +44,8 @@ def matmul_memory(core, m, n, k, count, width, tile, split, tiles, reuse):
     half = core.cache_byte / 2
     rows_kept = max(tall * tile[0], half / (k * width[0]))
     cols_kept = max(at_once / tall * tile[1], half / (k * width[1]))
-    hot = kept((a + c) * count, core.cache_byte)
-    hot_b = kept((a + c) * count + reuse, core.cache_byte)
+    hot = still_cached((a + c) * count, core.cache_byte, core.partitions)
+    hot_b = still_cached((a + c) * count + reuse, core.cache_byte, core.partitions)
     ways = [
         (a * (1 - hot), b * (1 - hot_b) * max(1.0, m / rows_kept)),
         (a * (1 - hot) * max(1.0, n / cols_kept), b * (1 - hot_b)),
@@ -65,6 +71,8 @@ def matmul_candidate(core, shape, width, rate, bandwidth, reuse, tile, split):
         vector += widest[1] * depth * core.dequantise_flop / core.vector_flop if width[1] < width[3] else 0.0
         feed += (widest[0] * width[0] + widest[1] * width[1]) * depth / core.feed_byte
         ramps.append(core.ramp + widest[0] * widest[1] * width[2] / core.feed_byte)
+    if matrix > core.boost:  # the power limit has lowered the clock
+        matrix = core.boost + (matrix - core.boost) / core.sustained
     partial = 2 * 4 * split * m * n * count if split > 1 else 0.0
     buffer = (fetched + partial + m * n * width[2] * count) / core.cache_byte_per_cycle
     traffic = sum(matmul_memory(core, m, n, k, count, width, tile, split, len(tiles), reuse))
