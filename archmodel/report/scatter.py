@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from archmodel.report.figure import BLUE, GREEN, GREY, ORANGE, PINK, RED, quantities, save
 from archmodel.report.names import name_of
 from archmodel.validation.points import DEVICES, OPERATIONS, REGIMES, Points
-from archmodel.validation.scores import fair, ranges, regimes
+from archmodel.validation.scores import fair, of_label, ranges, regimes
 
 _COLOURS = dict(zip(DEVICES, (ORANGE, BLUE, GREEN, RED, PINK), strict=True))
 _MOST_POINTS = 700  # of one device in one panel: more only hide each other
@@ -26,7 +26,7 @@ def draw_scatter(all_points: Sequence[Points], path: Path) -> None:
     def panel(axes: Axes, what: str) -> None:
         own = [points for points in all_points if points.what == what and fair(points).any()]
         for points in own:
-            rows = np.flatnonzero(fair(points))
+            rows = np.flatnonzero(fair(points) & of_label(points, ""))
             rows = rows[:: max(1, len(rows) // _MOST_POINTS)]
             seconds = points.measured_us[rows] * 1e-6, points.predicted_us[rows] * 1e-6
             axes.scatter(*seconds, s=3, alpha=0.5, linewidths=0, color=_COLOURS.get(points.device, GREY))

@@ -68,7 +68,7 @@ def _statistics(size: Floats) -> tuple[float, float, float]:
 
 
 def fair(points: Points) -> Flags:
-    """Rows that the main tables score: unseen, not served from the cache, and for collectives neither small nor eager."""
+    """Rows that the main tables score: unseen, not served from the cache, and for collectives not small."""
     large = points.size >= SMALLEST_MESSAGE if points.what == "collectives" else np.ones(len(points), dtype=bool)
     return points.report & ~points.beyond & large
 
@@ -90,12 +90,12 @@ def summary(all_points: Iterable[Points]) -> list[Score]:
             if what != points.what or points.device not in DEVICES:
                 continue
             label = INSTEAD.get((points.device, name), name)
-            rows = fair(points) & (_of_label(points, label))
+            rows = fair(points) & (of_label(points, label))
             found.append(score(points, label, rows, bar_of(what, name, points.device)))
     return [entry for entry in found if entry is not None]
 
 
-def _of_label(points: Points, label: str) -> Flags:
+def of_label(points: Points, label: str) -> Flags:
     """Rows of a label; "" is all rows of operations that were measured as a serving library runs them."""
     return points.label == label if label else np.array(["eager" not in name for name in points.label.tolist()])
 
@@ -124,7 +124,7 @@ def cached(points: Points) -> tuple[Score | None, Score | None]:
 def regimes(points: Points, label: str) -> list[tuple[str, Score]]:
     """Errors of a label's unseen rows by size, small to large: the range and the score."""
     _, edges, _ = REGIMES[points.what]
-    rows = points.report & ~points.beyond & _of_label(points, label)
+    rows = points.report & ~points.beyond & of_label(points, label)
     index = np.searchsorted(edges, points.size)
     found = []
     for number, name in enumerate(ranges(edges)):
