@@ -1,13 +1,15 @@
 """Rows of a table of measured mixtures of experts: one rank's share of a fused layer, without the router's own product.
 
-Columns: num_tokens (of all ranks, before each picks topk experts), hidden, inter, topk, experts, tp (divides inter), ep (divides
-experts), dtype, distribution (balanced, uniform or power_law_<exponent>). `kernel`, where it is there and holds "nongated", says
-that the experts have no gate; `framework`, where it is SGLang, that a rank also multiplies what it masks (see `kernels/moe.py`).
+Columns: num_tokens (of all ranks, before each picks topk experts), hidden, inter, topk, experts, tp (divides inter), ep
+(divides experts), dtype, distribution (balanced, uniform or power_law_<exponent>). `kernel`, where it is there and holds
+"nongated", says that the experts have no gate; `framework`, where it is SGLang, that a rank also multiplies what it masks
+(see `kernels/moe.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -46,7 +48,7 @@ def check_experts(table: TableFile, size: dict[str, Floats], problems: Problems)
             problems.add(table.lines[row], rule, column, f"{size[column][row]:.15g}")
 
 
-def expert_rows(size: dict[str, Floats], meaning: Sequence[Dtype], compute_format: Ints) -> list[dict[str, object]]:
+def expert_rows(size: dict[str, Floats], meaning: Sequence[Dtype], compute_format: Ints) -> list[dict[str, Any]]:
     """Columns of the kernels of each operation, one after another; arrays of shape (operations,).
 
     Args:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archmodel.kernels import moe
-from archmodel.operations import Kind
+from archmodel.operations import ROUTING, Kind
 from archmodel.spec.chip import CAPABILITIES
 from archmodel.spec.fields import POWER_LAW
 from archmodel.spec.workload import ROLES
@@ -46,8 +46,8 @@ class ExpertWork:
     @property
     def routing_columns(self) -> Columns:
         """Columns of `Rows` from which the loads of the experts follow."""
-        return {"routed_tokens": self.tokens, "experts": self.experts, "chosen": self.chosen, "ranks": self.ranks,
-                "routing": self.routing, "masked": self.masked}  # fmt: skip
+        values = (self.tokens, self.experts, self.chosen, self.ranks, self.routing, self.masked)
+        return dict(zip(ROUTING, values, strict=True))
 
     def loads(self) -> tuple[Number, Number]:
         """Expected experts that get a token, and rows that they get, on the busiest rank."""
@@ -78,19 +78,20 @@ def expert_kernels(work: ExpertWork, formats: ExpertFormats) -> list[tuple[str, 
         **_what(Kind.MATMUL, "feed_forward", "matmul"), "m": each, "count": touched, "compute_format": formats.compute_format,
         "input_byte": narrow, "output_byte": a, "weight_byte": formats.weight_byte, **work.routing_columns,
     }  # fmt: skip
-    choices = work.tokens * work.experts
+    choices, inside = work.tokens * work.experts, rows * inner
+    route = {"flop": choices * _ROUTE_FLOP, "exp": choices, "read_byte": choices * a,
+             "write_byte": work.tokens * work.chosen * _CHOICE_BYTE}  # fmt: skip
+    permute = {"read_byte": np.minimum(work.tokens, rows) * hidden * narrow, "write_byte": rows * hidden * narrow}
+    activation = {"flop": inside * flop, "exp": inside, "read_byte": inside * work.matrices * a, "write_byte": inside * narrow}
+    combine = {"flop": rows * hidden * _COMBINE_FLOP, "read_byte": rows * hidden * a, "write_byte": work.tokens * hidden * a}
     return [
-        ("route", {**_vector("router", "router"), **work.routing_columns, "flop": choices * _ROUTE_FLOP, "exp": choices, "read_byte": choices * a,
-                   "write_byte": work.tokens * work.chosen * _CHOICE_BYTE}),
-        ("permute", {**_vector("router", "router"), "read_byte": np.minimum(work.tokens, rows) * hidden * narrow,
-                     "write_byte": rows * hidden * narrow}),
+        ("route", {**_vector("router", "router"), **work.routing_columns, **route}),
+        ("permute", {**_vector("router", "router"), **permute}),
         ("experts_up", {**product, "n": work.matrices * inner, "k": hidden}),
-        ("experts_activation", {**_vector("feed_forward", "activation"), "flop": rows * inner * flop, "exp": rows * inner,
-                                "read_byte": rows * inner * work.matrices * a, "write_byte": rows * inner * narrow}),
+        ("experts_activation", {**_vector("feed_forward", "activation"), **activation}),
         ("experts_down", {**product, "n": hidden, "k": inner}),
-        ("combine", {**_vector("router", "router"), "flop": rows * hidden * _COMBINE_FLOP, "read_byte": rows * hidden * a,
-                     "write_byte": work.tokens * hidden * a}),
-    ]  # fmt: skip
+        ("combine", {**_vector("router", "router"), **combine}),
+    ]
 
 
 def exponent(routing: str) -> float:

@@ -3,8 +3,8 @@
 A collective table has op, num_gpus, message_bytes (as nccl-tests counts it) and may have lib, whose custom all-reduce is the
 one-shot and two-shot kernel of a serving library. A GEMM table has the columns m, n, k, dtype; an attention table has batch,
 seq_q, kv_len, heads, kv_heads, head_dim, window (0: none), attn_dtype, kv_dtype; `expert_table` has those of mixtures of
-experts. All may have latency_us, the measured time [us], empty where nothing was measured. Attention is causal, as in a decoder,
-and writes the keys and values of its seq_q new tokens to the cache; kv_len counts them too.
+experts. All may have latency_us, the measured time [us], empty where nothing was measured. Attention is causal, as in a
+decoder, and writes the keys and values of its seq_q new tokens to the cache; kv_len counts them too.
 """
 
 from __future__ import annotations
@@ -21,12 +21,16 @@ from archmodel.dtypes import ALIASES, ATTENTION_DTYPES, CACHE_DTYPES, DTYPES, Qu
 from archmodel.expert_table import SIZES as EXPERTS
 from archmodel.expert_table import check_experts, expert_rows, routing_columns
 from archmodel.kernels.collective import OPS
+from archmodel.kernels.attention import PACKED_TOKENS
 from archmodel.operations import NUMERIC, Floats, Ints, Kind, Rows
 from archmodel.spec.chip import CAPABILITIES
 from archmodel.spec.reader import nearest
 from archmodel.spec.workload import ROLES
 from archmodel.table_file import Problems, Rule, TableFile, missing_columns, numbers, read_table_file
 from archmodel.units import FORMATS, element_bytes
+
+#: operations to rotate an element of a query or key: two multiplications and an addition
+ROTARY_FLOP = 3.0
 
 #: columns of some rows; a number stands for all of them
 Part = dict[str, "Floats | Ints | float"]
@@ -201,7 +205,27 @@ def _attentions(operations: OperationTable, index: Ints, compute_format: Ints) -
         "input_byte": np.array([dtype.a_byte for dtype in meaning])[code],
         "output_byte": np.array([dtype.c_byte for dtype in meaning])[code],
     }  # fmt: skip
-    return [(part, index)]
+    many = size["seq_q"] > PACKED_TOKENS
+    return [(part, index), (_appending({name: np.asarray(part[name])[many] for name in _APPENDED}), index[many])]
+
+
+#: columns of an attention that say what its new tokens append to the cache
+_APPENDED = ("sequences", "q_tokens", "heads", "kv_heads", "qk_dim", "v_dim", "input_byte", "kv_byte")
+
+
+def _appending(of: Mapping[str, Floats]) -> Part:
+    """The kernel before attention over many new tokens: rotates queries and keys, writes keys and values to the cache.
+
+    Generation kernels do it themselves.
+    """
+    tokens = of["sequences"] * of["q_tokens"]
+    queries, keys = tokens * of["heads"] * of["qk_dim"], tokens * of["kv_heads"] * of["qk_dim"]
+    values = tokens * of["kv_heads"] * of["v_dim"]
+    return {
+        **_what(Kind.VECTOR, "vector", "convert"), "compute_format": float(FORMATS.index("bf16")),
+        "flop": ROTARY_FLOP * (queries + keys), "read_byte": (queries + keys + values) * of["input_byte"],
+        "write_byte": queries * of["input_byte"] + (keys + values) * of["kv_byte"],
+    }  # fmt: skip
 
 
 def _gemms(operations: OperationTable, index: Ints, compute_format: Ints) -> list[tuple[Part, Ints]]:
@@ -223,7 +247,7 @@ def _gemms(operations: OperationTable, index: Ints, compute_format: Ints) -> lis
 
 
 def _experts(operations: OperationTable, index: Ints, compute_format: Ints) -> list[tuple[Part, Ints]]:
-    """The kernels of `expert_rows`; before them one pass quantises the tokens, as scales are known before (static) or of a row."""
+    """The kernels of `expert_rows`, after one pass that quantises the tokens: scales are static, or of a row or block."""
     size = {name: column[index] for name, column in operations.size.items()}
     meaning = [DTYPES[operations.dtypes[code][0]] for code in operations.dtype[index].tolist()]
     parts: list[tuple[Part, Ints]] = [(part, index) for part in expert_rows(size, meaning, compute_format)]

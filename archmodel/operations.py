@@ -88,6 +88,8 @@ class Rows:
         return Rows(name=tuple(self.name[i] for i in index), **columns)
 
 
+#: columns of the routing, in the order that kernels/moe.py takes them
+ROUTING = ("routed_tokens", "experts", "chosen", "ranks", "routing", "masked")
 NUMERIC = tuple(field.name for field in attrs.fields(Rows) if field.name != "name")
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archmodel.kernels import kernel
+from archmodel.kernels.limits import missed_fraction
 from archmodel.kernels.matmul import (
     A_BYTE,
     B_BYTE,
@@ -37,12 +38,11 @@ from archmodel.kernels.matmul import (
     join,
     memory_traffic,
 )
-from archmodel.kernels.limits import missed_fraction
 
 Floats = NDArray[np.float64]
 Scalars = tuple[float, ...]
 
-#: routing: choices in turn, so that loads differ by one at most; independent uniform choices; above 0 the exponent of a power law
+#: routing: choices in turn, so that loads differ by one at most; independent uniform choices; above 0: power law exponents
 BALANCED, UNIFORM = -1.0, 0.0
 
 #: columns of a routing and of the loads that follow from it; tiles for each edge come after those two

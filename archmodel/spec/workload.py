@@ -36,8 +36,8 @@ class RequestSpec:
     output_tokens: int = number("tokens generated for a sequence; 1 is prefill only", at_least=0, at_most=1e8)
     encoder_tokens: int = number("encoder input of an encoder-decoder; 0 takes input_tokens", at_least=0, at_most=1e8,
                                  default=0)  # fmt: skip
-    routing: str = routing("how tokens choose experts: uniform (independent), balanced (in turn) or power_law_<exponent>, by which "
-                           "the loads of experts fall off", default="uniform")  # fmt: skip
+    routing: str = routing("how tokens choose experts: uniform (independent), balanced (in turn) or power_law_<exponent>, by "
+                           "which the loads of experts fall off", default="uniform")  # fmt: skip
     source: str = text("where the request comes from", default="assumption: chosen by the user")
 
 
