@@ -4,7 +4,7 @@
 while, in the steady state, concurrency / osl requests arrive in every step, whose prompts run in between. A request then sees
 
     tpot = decode step + interference x concurrency / osl x (step with a prompt in it - decode step)
-    ttft = step with a prompt in it
+    ttft = step with a prompt in it + (1 - interference) x concurrency x (step with a prompt in it - decode step)
 
 which is why a measured time per output token is above that of a static batch. The interference (`software.prompt_interference`)
 is 1 where requests end at all times, and about a half where all start together and prompts go first: a request then waits for
@@ -82,9 +82,14 @@ def serving_point(
     mixed = Step("prefill", "prefill", (Group(1, isl, 0), *others))
     result = evaluate_steps(chip, workload, [Sample(mixed, 1.0, 0.0), Sample(decode, 1.0, 1.0)])
     with_prompt_s, decode_s = (step.total_s for step in result.steps)
-    arrivals = (batch - 1) / osl  # prompts of the others in one of its steps
-    stalled_s = chip.software.prompt_interference * arrivals * max(0.0, with_prompt_s - decode_s)
-    return ServingPoint(ttft_s=with_prompt_s, tpot_s=decode_s + stalled_s, static_tpot_s=decode_s, batch=batch)
+    others_s = (batch - 1) * max(0.0, with_prompt_s - decode_s)  # the prompts of the others, once each
+    share = chip.software.prompt_interference
+    return ServingPoint(
+        ttft_s=with_prompt_s + (1.0 - share) * others_s,
+        tpot_s=decode_s + share * others_s / osl,
+        static_tpot_s=decode_s,
+        batch=batch,
+    )
 
 
 def sequences_that_fit(chip: ChipSpec, model: ModelSpec, precision: PrecisionSpec, isl: int, osl: int) -> int:

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 import pytest
 
-from archmodel.errors import MappingError
+from archmodel.errors import MappingError, SpecError
 from archmodel.serving import sequences_that_fit, served_precision, serving_point
 from archmodel.spec.huggingface import read_config
 from archmodel.spec.toml import load_chip, load_stack
@@ -96,3 +96,20 @@ def test_what_cannot_be_served_is_refused():
         point(ROW, model="llama-3.1-70b")
     with pytest.raises(MappingError, match="no such served format"):
         served_precision("fp3")
+
+
+def test_prompts_stall_others_or_are_waited_for():
+    """What an interference below 1 takes from the answers it adds to the wait for the first token."""
+    half = attrs.evolve(STACKS["vllm"], prompt_interference=0.5)
+    full, some_wait = point(ROW), point(ROW, stack=half)
+    osl = int(ROW["osl"])
+    assert some_wait.tpot_s < full.tpot_s
+    assert some_wait.ttft_s - full.ttft_s == pytest.approx((full.tpot_s - some_wait.tpot_s) * osl)
+
+
+def test_a_stack_file_holds_software_and_nothing_else(tmp_path):
+    file = tmp_path / "stack.toml"
+    file.write_text("[software]\nlaunch_us = { matmull = 3.0 }\nstep_us = -1\n[gpu]\ncores = 3\n", encoding="utf-8")
+    with pytest.raises(SpecError) as error:
+        load_stack(file)
+    assert all(word in str(error.value) for word in ("matmull", "step_us", "gpu"))
