@@ -12,13 +12,10 @@ from archmodel.components import link, memory
 from archmodel.dtypes import ALIASES, ATTENTION_DTYPES, DTYPES, Dtype
 from archmodel.errors import MappingError
 from archmodel.operations import Floats
-from archmodel.predict import Prediction
 from archmodel.soc import Soc
 from archmodel.table_file import TableFile
 from archmodel.units import element_bytes
-
-#: DeepSeek's latent attention: compressed keys and values, and the part with positions (DeepSeek-V2, table 1)
-_LATENT, _ROPE, _HEAD = 512.0, 64.0, 128.0
+from archmodel.validation.kernels import HEAD, LATENT, ROPE
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -39,9 +36,8 @@ class _Work:
     compute: list[tuple[str, ...]]  # formats that each row may be computed in, best first
 
 
-def roofline(soc: Soc, what: str, prediction: Prediction) -> Roofline:
+def roofline(soc: Soc, what: str, table: TableFile) -> Roofline:
     """Roofline of every row of a table of `what` (a key of OPERATIONS) on the GPU of `soc`."""
-    table = prediction.operations.table
     if what == "collectives":
         return _collectives(soc, table)
     name, unit = next(iter(soc.units.items()))
@@ -106,8 +102,8 @@ def _latent(table: TableFile) -> _Work:
     batch, seq_q, kv_len, heads = (_column(table, name) for name in ("batch", "seq_q", "kv_len", "heads"))
     context = np.array([phase == "context" for phase in table.texts("phase")])
     meaning = _meanings(table, "mla_dtype", dict(ATTENTION_DTYPES))
-    width = np.where(context, 2.0 * _HEAD + _ROPE, 2.0 * _LATENT + _ROPE)
-    kv = batch * kv_len * (_LATENT + _ROPE) * _cache_byte(table)
+    width = np.where(context, 2.0 * HEAD + ROPE, 2.0 * LATENT + ROPE)
+    kv = batch * kv_len * (LATENT + ROPE) * _cache_byte(table)
     queries = np.where(context, seq_q, 1.0)
     moved = 2.0 * batch * queries * heads * width
     flop = 2.0 * batch * heads * width * np.where(context, _pairs(seq_q, kv_len, np.zeros_like(kv_len)), kv_len)
