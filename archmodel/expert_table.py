@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from archmodel.dtypes import Dtype
+from archmodel.dtypes import DTYPES
 from archmodel.experts import ExpertFormats, ExpertWork, expert_kernels, exponent
 from archmodel.operations import Floats, Ints
 from archmodel.spec.fields import is_routing
 from archmodel.table_file import Problems, TableFile
 
+#: dtypes whose scales belong to blocks of the permuted rows: kernels of their own find them (TensorRT-LLM on Hopper)
+APART = ("fp8_block",)
 SIZES = ("num_tokens", "hidden", "inter", "topk", "experts", "tp", "ep")
 
 
@@ -48,14 +50,15 @@ def check_experts(table: TableFile, size: dict[str, Floats], problems: Problems)
             problems.add(table.lines[row], rule, column, f"{size[column][row]:.15g}")
 
 
-def expert_rows(size: dict[str, Floats], meaning: Sequence[Dtype], compute_format: Ints) -> list[dict[str, Any]]:
+def expert_rows(size: dict[str, Floats], names: Sequence[str], compute_format: Ints) -> list[dict[str, Any]]:
     """Columns of the kernels of each operation, one after another; arrays of shape (operations,).
 
     Args:
         size: columns of the operations.
-        meaning: what the dtype of each operation stands for.
+        names: dtype of each operation.
         compute_format: index into FORMATS of each operation.
     """
+    meaning, apart = [DTYPES[name] for name in names], np.isin(names, APART)
     work = ExpertWork(
         tokens=size["num_tokens"], hidden=size["hidden"], intermediate=size["inter"] / size["tp"], matrices=size["matrices"],
         experts=size["experts"], chosen=size["topk"], ranks=size["ep"], routing=size["routing"], masked=size["masked"],
@@ -63,6 +66,7 @@ def expert_rows(size: dict[str, Floats], meaning: Sequence[Dtype], compute_forma
     formats = ExpertFormats(
         activation_byte=np.array([dtype.c_byte for dtype in meaning]),
         operand_byte=np.array([dtype.a_byte for dtype in meaning]),
+        written_byte=np.where(apart, [dtype.c_byte for dtype in meaning], [dtype.a_byte for dtype in meaning]),
         weight_byte=np.array([dtype.b_byte for dtype in meaning]),
         compute_format=compute_format,
     )

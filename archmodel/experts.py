@@ -63,6 +63,7 @@ class ExpertFormats:
 
     activation_byte: Number  # residual stream and results
     operand_byte: Number  # activations as the products take them
+    written_byte: Number  # and as they are written before; wider where kernels of their own quantise them
     weight_byte: Number
     compute_format: Any
 
@@ -78,11 +79,12 @@ def expert_kernels(work: ExpertWork, formats: ExpertFormats) -> list[tuple[str, 
         **_what(Kind.MATMUL, "feed_forward", "matmul"), "m": each, "count": touched, "compute_format": formats.compute_format,
         "input_byte": narrow, "output_byte": a, "weight_byte": formats.weight_byte, **work.routing_columns,
     }  # fmt: skip
+    written = formats.written_byte
     choices, inside = work.tokens * work.experts, rows * inner
     route = {"flop": choices * _ROUTE_FLOP, "exp": choices, "read_byte": choices * a,
              "write_byte": work.tokens * work.chosen * _CHOICE_BYTE}  # fmt: skip
-    permute = {"read_byte": np.minimum(work.tokens, rows) * hidden * narrow, "write_byte": rows * hidden * narrow}
-    activation = {"flop": inside * flop, "exp": inside, "read_byte": inside * work.matrices * a, "write_byte": inside * narrow}
+    permute = {"read_byte": np.minimum(work.tokens, rows) * hidden * written, "write_byte": rows * hidden * written}
+    activation = {"flop": inside * flop, "exp": inside, "read_byte": inside * work.matrices * a, "write_byte": inside * written}
     combine = {"flop": rows * hidden * _COMBINE_FLOP, "read_byte": rows * hidden * a, "write_byte": work.tokens * hidden * a}
     return [
         ("route", {**_vector("router", "router"), **work.routing_columns, **route}),

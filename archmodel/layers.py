@@ -333,7 +333,7 @@ def _experts(b: _Builder, layer: LayerSpec, moe: MoeSpec, after: int) -> list[in
         chosen=moe.experts_per_token, ranks=1, routing=exponent(s.step.routing),
     )  # fmt: skip
     formats = ExpertFormats(
-        activation_byte=s.activation_byte, operand_byte=s.activation_byte, weight_byte=0.0,
+        activation_byte=s.activation_byte, operand_byte=s.activation_byte, written_byte=s.activation_byte, weight_byte=0.0,
         compute_format=FORMATS.index(s.precision.feed_forward),
     )  # fmt: skip
     stored = [float(sizes.matrix_bytes(m, s.precision)) / m.elements for m in expert_matrices(layer, hidden)]

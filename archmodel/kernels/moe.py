@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archmodel.kernels import kernel
-from archmodel.kernels.limits import missed_fraction
 from archmodel.kernels.matmul import (
     A_BYTE,
     B_BYTE,
@@ -37,6 +36,7 @@ from archmodel.kernels.matmul import (
     fits,
     join,
     memory_traffic,
+    sustained_cycles,
 )
 
 Floats = NDArray[np.float64]
@@ -44,6 +44,10 @@ Scalars = tuple[float, ...]
 
 #: routing: choices in turn, so that loads differ by one at most; independent uniform choices; above 0: power law exponents
 BALANCED, UNIFORM = -1.0, 0.0
+
+#: rows of tiles below the candidates of plain products: those of the matrix instruction and twice that (PTX mma m16n8k16;
+#: where the instruction's rows are 64, operands are swapped)
+SMALL_EDGES = (16.0, 32.0)
 
 #: columns of a routing and of the loads that follow from it; tiles for each edge come after those two
 TOKENS, EXPERTS, CHOSEN, RANKS, EXPONENT, MASKED = range(6)
@@ -197,7 +201,7 @@ def time_group(core: Cores, shape: Floats, width: Floats, plan: Scalars, out: Fl
     tiles = down * across
     waves, active = max(1.0, ceil(tiles / core.cores)), min(max(tiles, 1.0), core.cores)
     used_m = min(rows / down, tile_m)  # of an average tile; the rest is padding that is computed but not fetched
-    out[MATRIX] = waves * tile_m * tile_n * depth / (rate * core.matrix_efficiency)
+    out[MATRIX] = sustained_cycles(core, waves * tile_m * tile_n * depth / (rate * core.matrix_efficiency))
     dequantised = min(n, tile_n) * depth if weight_byte < compute_byte else 0.0
     out[VECTOR] = waves * dequantised * core.dequantise_flop / core.vector_flop
     out[FEED] = waves * (used_m * input_byte + min(n, tile_n) * weight_byte) * depth / core.feed_byte
@@ -205,9 +209,8 @@ def time_group(core: Cores, shape: Floats, width: Floats, plan: Scalars, out: Fl
     out[BUFFER] = (fetched + c_byte) / core.cache_byte_per_cycle
     resident = max(1.0, active / experts)
     size = (rows / experts, n, a_byte / experts, b_byte / experts, c_byte / experts, a_byte + c_byte)
-    a_each, b_each, c_each = memory_traffic(core, size, (tile_m, tile_n), resident, np.inf)
-    a_traffic, c_traffic = a_each * experts, c_each * experts
-    b_traffic = b_each * experts * missed_fraction(a_byte + c_byte + reuse_byte, core.cache_byte, core.partitions)
+    a_each, b_each, c_each = memory_traffic(core, size, (tile_m, tile_n), resident, reuse_byte)
+    a_traffic, b_traffic, c_traffic = a_each * experts, b_each * experts, c_each * experts
     out[MEMORY] = (a_traffic + b_traffic + c_traffic) / min(bandwidth, active * core.stream_byte)
     drain = used_m * min(n, tile_n) * output_byte / core.feed_byte
     start = core.latency + core.floor + core.ramp + drain
@@ -220,7 +223,7 @@ def time_group(core: Cores, shape: Floats, width: Floats, plan: Scalars, out: Fl
 
 
 @kernel
-def grouped_matmul(core: Cores, shape: Floats, width: Floats, speed: Floats, loads: Floats) -> Floats:
+def grouped_matmul(core: Cores, shape: Floats, width: Floats, speed: Floats, loads: Floats, edges: Floats) -> Floats:
     """Time and traffic of products in groups: each expert multiplies the rows routed to it by its own weights.
 
     One persistent kernel walks over the tiles of all experts, so that waves are shared and only the last tile of each expert
@@ -232,7 +235,8 @@ def grouped_matmul(core: Cores, shape: Floats, width: Floats, speed: Floats, loa
         width: (rows, 4): bytes an element [B] of A, of B as stored, of C, and of the format computed in.
         speed: (rows, 3): multiply-accumulates of one core a cycle, memory [B/cycle], and bytes [B] touched between two uses
             of the weights; see `matmul.matmul`.
-        loads: of `expert_loads` for the edges `core.tile_sizes`.
+        loads: of `expert_loads` for `edges`.
+        edges: candidate rows of a tile; its columns are those of `core.tile_sizes`.
 
     Returns:
         (rows, COLUMNS) as of `matmul.matmul`. Rows without work are all zero.
@@ -244,9 +248,9 @@ def grouped_matmul(core: Cores, shape: Floats, width: Floats, speed: Floats, loa
         if problem.prod() <= 0.0:
             continue
         best, smallest = np.inf, core.tile_sizes[0]
-        for i in range(len(core.tile_sizes)):
+        for i in range(len(edges)):
             for tile_n in core.tile_sizes:
-                tile_m = core.tile_sizes[i]
+                tile_m = edges[i]
                 if not fits(core, tile_m, tile_n, width[row]) or (tile_n >= 2.0 * problem[1] and tile_n > smallest):
                     continue
                 plan = (tile_m, tile_n, loads[row, 2 + i], speed[row, 1], speed[row, 2], speed[row, 0])

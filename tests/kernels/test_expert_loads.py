@@ -32,7 +32,7 @@ def run(found, n, k, core=CORES, width=(2.0, 2.0, 2.0, 2.0), rate=1024.0, bandwi
     shape = np.broadcast_to(np.array([n, k], dtype=float), (rows, 2)).copy()
     widths = np.broadcast_to(np.array(width), (rows, 4)).copy()
     speed = np.broadcast_to(np.array([rate, bandwidth, reuse]), (rows, 3)).copy()
-    return moe.grouped_matmul(core, shape, widths, speed, found)
+    return moe.grouped_matmul(core, shape, widths, speed, found, core.tile_sizes)
 
 
 def random_loads(seed, rows):
