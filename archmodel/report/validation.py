@@ -213,7 +213,8 @@ def _cached(all_points: Sequence[Points]) -> str:
 
 A benchmark runs an operation again and again, so that small weights or a small KV cache may still lie in the L2. Rows
 whose weights or KV cache would take longer than the measured time at the memory's full bandwidth are in none of the
-tables above. Where the data are larger than the cache, no cache explains the time, and the row itself is in doubt.
+tables above. Of data a little larger than the cache a part can have stayed; of data many times as large none can, and
+the row itself is in doubt (A100, see above).
 
 {markdown(("device, operation", "the data are", "n", "median [%]", "mean [%]", "signed [%]"), rows, texts=2)}"""
 

@@ -111,6 +111,7 @@ def _latent(table: TableFile) -> _Work:
 
 
 def _experts(table: TableFile) -> _Work:
+    """As many experts as tokens can reach; with skewed routing they reach fewer, so that no bytes are certain to stream."""
     columns = ("num_tokens", "hidden", "inter", "topk", "experts", "tp", "ep")
     tokens, hidden, inter, topk, experts, tp, ep = (_column(table, name) for name in columns)
     gated = np.array([0.0 if "nongated" in kernel else 1.0 for kernel in table.texts("kernel")])
@@ -118,7 +119,7 @@ def _experts(table: TableFile) -> _Work:
     element = (2.0 + gated) * hidden * inter / tp
     weights = np.minimum(experts, tokens * topk) / ep * element * np.array([d.b_byte for d in meaning])
     flop = 2.0 * tokens * topk / ep * element
-    return _Work(flop, weights + 4.0 * tokens * hidden, weights, [d.compute for d in meaning])
+    return _Work(flop, weights + 4.0 * tokens * hidden, np.zeros(len(table)), [d.compute for d in meaning])
 
 
 def _quantisations(table: TableFile) -> _Work:
