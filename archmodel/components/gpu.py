@@ -143,20 +143,46 @@ def _products(spec: GpuSpec, core: mm.Cores, rows: Rows, width: Floats, speed: F
     return result
 
 
+def _attention_cores(spec: GpuSpec, around: Surroundings) -> attn.AttentionCores:
+    """The unit in cycles of its clock, with the constants of its attention kernels."""
+    clock_hz = spec.clock_ghz * 1e9
+    us = clock_hz * 1e-6
+    return attn.AttentionCores(
+        cores=float(spec.cores),
+        tile=float(spec.attention_tile),
+        stacked_heads=float(spec.attention_stacked_heads),
+        split_waves=float(spec.attention_split_waves),
+        accumulator_byte=spec.accumulator_kib * KIB,
+        matrix_efficiency=float(spec.attention_efficiency),
+        vector_flop=float(spec.vector_flop_per_core_per_cycle),
+        exp=float(spec.exp_per_core_per_cycle),
+        dequantise_flop=float(spec.dequantise_flop),
+        feed_byte=float(spec.feed_byte_per_core_per_cycle),
+        block_byte=float(spec.attention_block_byte_per_cycle),
+        cache_byte=float(around.buffer_byte),
+        cache_partitions=float(spec.buffer_partitions),
+        cache_byte_per_cycle=around.buffer_byte_per_s / clock_hz,
+        latency=around.memory_latency_s * clock_hz,
+        floor=spec.attention_floor_us * us,
+        context_floor=spec.attention_context_floor_us * us,
+        extra_floor=spec.kernel_floor_us * us,
+        ramp=spec.attention_ramp_us * us,
+        vector_ramp=spec.attention_vector_ramp_us * us,
+        context_ramp=spec.attention_context_ramp_us * us,
+    )
+
+
 def _attention(spec: GpuSpec, rows: Rows, around: Surroundings, reuse_byte: Floats) -> Costs:
     rate = _rates(spec, rows)
-    core = _cores(
-        spec, around, efficiency=spec.attention_efficiency, floor_us=spec.attention_floor_us, ramp_us=spec.attention_ramp_us
-    )
     kv_heads = np.where(rows.latent > 0, 1.0, rows.kv_heads)
     shape = (rows.sequences, rows.q_tokens, rows.kv_tokens, rows.heads, kv_heads, rows.qk_dim, rows.v_dim, rows.window,
              rows.causal, rows.latent, rows.materialised, rows.cached)  # fmt: skip
     result = attn.attention(
-        core,
+        _attention_cores(spec, around),
         np.stack(shape, axis=1),
         np.stack((rows.input_byte, rows.kv_byte, rows.output_byte, _FORMAT_BYTE[rows.compute_format]), axis=1),
         rate,
-        around.memory_byte_per_s / (spec.clock_ghz * 1e9),
+        around.memory_byte_per_s * spec.attention_stream_efficiency / (spec.clock_ghz * 1e9),
         reuse_byte,
     )
     limits_s, duration_s = _limits_s(spec, result)
