@@ -1,4 +1,7 @@
-"""The command line: `eval`, `show`, `predict` and `validate`. Results go to standard output, everything else to standard error."""
+"""The command line: `eval`, `show`, `predict`, `calibrate` and `validate`.
+
+Results go to standard output, everything else to standard error.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,9 @@ import typer
 from rich.console import Console, Group, RenderableType
 
 from archmodel.errors import ArchmodelError, Problem, SpecError
-from archmodel.spec.toml import WORKLOAD_TABLES, load_chip, load_stack, load_workload, parse_overrides, read_table
 from archmodel.spec.reader import read_text
+from archmodel.spec.toml import WORKLOAD_TABLES, load_chip, load_stack, load_workload, parse_overrides, read_table
+from archmodel.split import FIT_SHARE, SEED
 
 if TYPE_CHECKING:
     from archmodel.evaluate import Result
@@ -158,6 +162,36 @@ def validate_command(
         from archmodel.report.table import written
 
         _stdout().print(written(files))
+
+
+@app.command("calibrate")
+def calibrate_command(
+    chip_file: ChipFile,
+    tables: Annotated[
+        list[Path],
+        typer.Argument(metavar="MEASURED.csv ...", help="Measured GEMMs or attention, as for predict.", show_default=False),
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="NEW.toml", help="The calibrated chip.", show_default=False)
+    ],
+    seed: Annotated[int, typer.Option(help="Draws the shape families that the fit sees.")] = SEED,
+    fit_share: Annotated[float, typer.Option(help="Share of the families that the fit sees.", min=0.05, max=0.95)] = FIT_SHARE,
+    settings: Settings = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fit the constants of a chip's GPU to measured times, and show the error on shapes that the fit never saw."""
+    chip = load_chip(chip_file, parse_overrides(settings or []))
+    from archmodel.calibration.run import calibrate
+    from archmodel.report import calibration as report
+
+    with report.progress_bar(quiet) as progress:
+        found = calibrate(chip, tables, seed=seed, share=fit_share, progress=progress)
+    report.write_chip(found, chip_file, output)
+    if as_json:
+        _print_json(report.as_json(found, output))
+    else:
+        _stdout().print(report.report(found))
 
 
 def _preview(prediction: Prediction) -> RenderableType:

@@ -17,11 +17,11 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from archmodel.dtypes import ALIASES, ATTENTION_DTYPES, CACHE_DTYPES, DTYPES, Quantisation
+from archmodel.dtypes import ALIASES, ATTENTION_DTYPES, CACHE_DTYPES, DTYPES, Dtype, Quantisation
+from archmodel.expert_table import APART, check_experts, expert_rows, routing_columns
 from archmodel.expert_table import SIZES as EXPERTS
-from archmodel.expert_table import check_experts, expert_rows, routing_columns
-from archmodel.kernels.collective import OPS
 from archmodel.kernels.attention import PACKED_TOKENS
+from archmodel.kernels.collective import OPS
 from archmodel.operations import NUMERIC, Floats, Ints, Kind, Rows
 from archmodel.spec.chip import CAPABILITIES
 from archmodel.spec.reader import nearest
@@ -237,24 +237,36 @@ def _gemms(operations: OperationTable, index: Ints, compute_format: Ints) -> lis
         "input_byte": np.array([dtype.a_byte for dtype in meaning])[code],
         "weight_byte": np.array([dtype.b_byte for dtype in meaning])[code],
         "output_byte": np.array([dtype.c_byte for dtype in meaning])[code],
+        "whole_k": _no_split(operations, index, meaning),
     }  # fmt: skip
     parts = [(product, index)]
     for number, dtype in enumerate(meaning):
         mine = index[code == number]
+        if np.isfinite(dtype.vector_rows):
+            mine = mine[operations.size["m"][mine] > dtype.vector_rows]
         elements = operations.size["m"][mine] * operations.size["k"][mine]
         parts += [(_quantising(kernel, elements), mine) for kernel in dtype.before]
     return parts
 
 
+def _no_split(operations: OperationTable, index: Ints, meaning: list[Dtype]) -> Floats:
+    """1 where the library has no kernel that splits k: above the rows of a matrix-vector kernel, if the dtype has one."""
+    rows = np.array([dtype.vector_rows for dtype in meaning])[operations.dtype[index]]
+    return (operations.size["m"][index] > rows).astype(np.float64)
+
+
 def _experts(operations: OperationTable, index: Ints, compute_format: Ints) -> list[tuple[Part, Ints]]:
-    """The kernels of `expert_rows`, after one pass that quantises the tokens: scales are static, or of a row or block."""
+    """The kernels of `expert_rows`, and those that quantise: the tokens before they are permuted, or what a product takes."""
     size = {name: column[index] for name, column in operations.size.items()}
-    meaning = [DTYPES[operations.dtypes[code][0]] for code in operations.dtype[index].tolist()]
-    parts: list[tuple[Part, Ints]] = [(part, index) for part in expert_rows(size, meaning, compute_format)]
+    names = [operations.dtypes[code][0] for code in operations.dtype[index].tolist()]
+    kernels = expert_rows(size, names, compute_format)
+    parts: list[tuple[Part, Ints]] = [(part, index) for part in kernels]
+    tokens = size["num_tokens"] * size["hidden"]
+    taken = [part["m"] * part["count"] * part["k"] for part in kernels if part["kind"] == Kind.MATMUL]
     for number, (name,) in enumerate(operations.dtypes):
-        mine = index[operations.dtype[index] == number]
-        elements = operations.size["num_tokens"][mine] * operations.size["hidden"][mine]
-        parts += [(_quantising(kernel, elements), mine) for kernel in DTYPES[name].before[-1:]]
+        mine = operations.dtype[index] == number
+        for kernel in DTYPES[name].before[-1:]:  # one pass: scales are static, or of a row or block
+            parts += [(_quantising(kernel, many[mine]), index[mine]) for many in (taken if name in APART else [tokens])]
     return parts
 
 

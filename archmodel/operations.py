@@ -54,6 +54,7 @@ class Rows:
     weight_byte: Floats  # [B/element] of B, scales included
     input_byte: Floats  # [B/element] of A, or of Q
     output_byte: Floats  # [B/element] of C
+    whole_k: Floats  # 1: the library has no kernel that splits k
     routed_tokens: Floats  # of all ranks, for a product in groups: one group for each expert that gets a token
     experts: Floats  # that tokens choose from, on all ranks; 0: no groups
     chosen: Floats  # experts of a token

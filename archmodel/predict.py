@@ -70,8 +70,13 @@ def predict_file(chip: ChipSpec, path: str | Path, scalesim3: bool = False, *, r
     return _compatible(chip, operations) if scalesim3 else _physical(Soc(chip), operations, repeated)
 
 
+def predict_operations(chip: ChipSpec, operations: OperationTable, *, repeated: bool = True) -> Prediction:
+    """`predict_file` of operations that are read already: products or attention, not collectives."""
+    return _physical(Soc(chip), operations, repeated)
+
+
 def _physical(soc: Soc, operations: OperationTable, repeated: bool) -> Prediction:
-    owners = _assign(soc, operations)
+    owners = assign(soc, operations)
     size = len(operations)
     limits_s, duration_s = np.zeros((size, len(LIMITS))), np.zeros(size)
     formats = np.array([FORMATS.index(name) for _, name in owners])[operations.dtype]
@@ -79,7 +84,7 @@ def _physical(soc: Soc, operations: OperationTable, repeated: bool) -> Predictio
         index = np.flatnonzero(np.array([name == unit for name, _ in owners])[operations.dtype])
         rows, owner = rows_of(operations, index, formats[index])
         try:
-            costs = _costs(soc, unit, rows, owner if repeated else None)
+            costs = unit_costs(soc, unit, rows, owner if repeated else None)
         except MappingError as error:
             raise MappingError(f"{operations.table.file}: {error}") from None
         duration_s += np.bincount(owner, costs.duration_s, size)
@@ -123,7 +128,7 @@ def _meaning(operations: OperationTable, key: tuple[str, ...]) -> tuple[str, ...
     return (ATTENTION_DTYPES if operations.kind == Kind.ATTENTION else DTYPES)[key[0]].compute
 
 
-def _assign(soc: Soc, operations: OperationTable) -> list[tuple[str, str]]:
+def assign(soc: Soc, operations: OperationTable) -> list[tuple[str, str]]:
     """Unit and compute format of each distinct dtype. Raises MappingError that names all that have none."""
     capability = "attention" if operations.kind == Kind.ATTENTION else "matmul"
     able = {name: unit for name, unit in soc.units.items() if capability in unit.capabilities}
@@ -146,7 +151,7 @@ def _assign(soc: Soc, operations: OperationTable) -> list[tuple[str, str]]:
     return found
 
 
-def _costs(soc: Soc, name: str, rows: Rows, repeated: Ints | None) -> Costs:
+def unit_costs(soc: Soc, name: str, rows: Rows, repeated: Ints | None) -> Costs:
     """Costs of rows on a unit; `repeated` is the operation of each row where operations are run again and again."""
     unit = soc.units[name]
     around = Surroundings(
@@ -169,7 +174,8 @@ def _reuse_byte(rows: Rows, operation: Ints, cache_byte: float) -> Floats:
     weights = rows.count * rows.n * rows.k * rows.weight_byte
     copies = np.clip(np.ceil(cache_byte / np.maximum(weights, 1.0)), 1.0, WEIGHT_COPIES)
     layer = np.bincount(operation, weights)[operation]
-    cache = rows.sequences * rows.kv_tokens * rows.kv_heads * (rows.qk_dim + rows.v_dim) * rows.kv_byte
+    seen = np.where(rows.window > 0, np.minimum(rows.window + rows.q_tokens - 1.0, rows.kv_tokens), rows.kv_tokens)
+    cache = rows.sequences * seen * rows.kv_heads * (rows.qk_dim + rows.v_dim) * rows.kv_byte
     return np.select([rows.kind == Kind.ATTENTION, rows.experts > 0], [cache, layer], copies * weights)
 
 

@@ -23,6 +23,7 @@ FLOORS = (
     ("partition", "steps", "operation_table", "eager"),
     ("residency", "predict"),
     ("accuracy",),
+    ("calibration",),
     ("schedule",),
     ("evaluate",),
     ("serving",),

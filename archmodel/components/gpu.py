@@ -18,8 +18,8 @@ from archmodel.errors import MappingError
 from archmodel.kernels import attention as attn
 from archmodel.kernels import matmul as mm
 from archmodel.kernels import moe
-from archmodel.kernels.limits import FADE
-from archmodel.operations import Kind, Rows
+from archmodel.kernels.limits import LEAST_FADE
+from archmodel.operations import ROUTING, Kind, Rows
 from archmodel.spec.chip import CAPABILITIES, GpuSpec
 from archmodel.units import BITS, FORMATS, KIB
 
@@ -27,6 +27,7 @@ Floats = NDArray[np.float64]
 
 #: vector work that goes once over its operands, element by element; the rest gathers, reduces or evaluates functions along rows
 _COPIES = [CAPABILITIES.index(name) for name in ("residual", "quantise", "convert")]
+_QUANTISE = CAPABILITIES.index("quantise")
 _FORMAT_BYTE = np.array([BITS[name] / 8.0 for name in FORMATS])
 
 
@@ -83,11 +84,13 @@ def _cores(spec: GpuSpec, around: Surroundings, *, efficiency: float, floor_us: 
         cache_byte_per_cycle=around.buffer_byte_per_s / clock_hz,
         overlap_exponent=float(spec.overlap_exponent),
         floor=floor_us * 1e-6 * clock_hz,
-        extra_floor=spec.kernel_floor_us * 1e-6 * clock_hz,
+        extra_floor=spec.split_floor_us * 1e-6 * clock_hz,
         ramp=ramp_us * 1e-6 * clock_hz,
         vector_ramp=spec.attention_vector_ramp_us * 1e-6 * clock_hz,
         latency=around.memory_latency_s * clock_hz,
         partitions=float(spec.buffer_partitions),
+        boost=spec.boost_us * 1e-6 * clock_hz,
+        sustained=float(spec.sustained_clock_share),
     )
 
 
@@ -129,17 +132,20 @@ def _matmul(spec: GpuSpec, rows: Rows, around: Surroundings, reuse_byte: Floats)
 def _products(spec: GpuSpec, core: mm.Cores, rows: Rows, width: Floats, speed: Floats) -> Floats:
     """Results of `mm.matmul`, of `moe.grouped_matmul` where the problems of a row are experts; `speed` as of the latter."""
     result = np.zeros((len(rows), mm.COLUMNS))
-    index = np.flatnonzero(rows.experts == 0)
-    if len(index):
-        shape = np.stack((rows.m, rows.n, rows.k, rows.count), axis=1)[index]
-        result[index] = mm.matmul(core, shape, width[index], *speed[index].T)
+    shape = np.stack((rows.m, rows.n, rows.k, rows.count), axis=1)
+    for whole_k, floor in ((0.0, core.extra_floor), (1.0, np.inf)):
+        index = np.flatnonzero((rows.experts == 0) & (rows.whole_k == whole_k))
+        if len(index):
+            plain = core._replace(extra_floor=floor)
+            result[index] = mm.matmul(plain, shape[index], width[index], *np.ascontiguousarray(speed[index].T))
     index = np.flatnonzero(rows.experts > 0)
     if len(index):
-        routing = np.stack((rows.routed_tokens, rows.experts, rows.chosen, rows.ranks, rows.routing, rows.masked), axis=1)[index]
-        loads = moe.expert_loads(routing, core.tile_sizes)
+        routing = np.stack([getattr(rows, name)[index] for name in ROUTING], axis=1)
+        edges = np.union1d(moe.SMALL_EDGES, core.tile_sizes)
+        loads = moe.expert_loads(routing, edges)
         shape = np.stack((rows.n, rows.k), axis=1)[index]
         core = core._replace(matrix_efficiency=core.matrix_efficiency * spec.grouped_efficiency)
-        result[index] = moe.grouped_matmul(core, shape, width[index], speed[index], loads)
+        result[index] = moe.grouped_matmul(core, shape, width[index], speed[index], loads, edges)
     return result
 
 
@@ -217,12 +223,15 @@ def _vector(spec: GpuSpec, rows: Rows, around: Surroundings, reuse_byte: Floats)
     )
     zero = np.zeros(len(rows))
     kept = np.where(np.isin(rows.capability, _COPIES), 1.0, spec.row_stream_efficiency)
-    buffer_s = (footprint + state_byte) / (kept * around.buffer_byte_per_s)
-    stream_byte_per_s = np.minimum(
-        around.memory_byte_per_s, spec.cores * spec.stream_byte_per_core_per_cycle * spec.clock_ghz * 1e9
+    in_flight_byte_per_s = spec.cores * spec.stream_byte_per_core_per_cycle * spec.clock_ghz * 1e9
+    buffer_s = (footprint + state_byte) / (kept * min(around.buffer_byte_per_s, in_flight_byte_per_s))
+    memory_s = (loaded + stored + state) / (kept * np.minimum(around.memory_byte_per_s, in_flight_byte_per_s))
+    reducing = (rows.capability == _QUANTISE) & (write_byte == 0.0)
+    in_flight_s = (loaded * around.memory_latency_s + (read_byte - loaded) * 1e-9 * spec.buffer_latency_ns) / (
+        spec.cores * spec.reduction_byte_in_flight
     )
-    memory_s = (loaded + stored + state) / (kept * stream_byte_per_s)
-    fixed_s = alone * (around.memory_latency_s + 1e-6 * spec.vector_floor_us)
+    memory_s = np.where(reducing, np.maximum(memory_s, in_flight_s), memory_s)
+    fixed_s = alone * (around.memory_latency_s + 1e-6 * np.where(reducing, spec.reduction_floor_us, spec.vector_floor_us))
     fixed_s += np.where(rows.experts > 0, 1e-6 * spec.routing_floor_us, 0.0)
     limits = {"matrix": zero, "vector": vector_s, "feed": zero, "buffer": buffer_s, "memory": memory_s, "fixed": fixed_s}
     duration_s = fixed_s + _power_mean((vector_s, buffer_s, memory_s), spec.overlap_exponent)
@@ -247,7 +256,8 @@ def _missed(spec: GpuSpec, footprint_byte: Floats, cache_byte: float) -> Floats:
 
     `kernels.limits.missed_fraction` on arrays.
     """
-    return np.asarray(np.clip((footprint_byte * spec.buffer_partitions / cache_byte - 1.0) * FADE, 0.0, 1.0))
+    fade = max(1.0 - 1.0 / spec.buffer_partitions, LEAST_FADE)
+    return np.asarray(np.clip((footprint_byte * spec.buffer_partitions / cache_byte - 1.0) / fade, 0.0, 1.0))
 
 
 def _power_mean(limits: tuple[Floats, ...], exponent: float) -> Floats:
