@@ -44,7 +44,7 @@ def tpot_errors(rows):
     ("model", "device", "backend", "precision", "bar"),
     [("llama-3.1-70b", "h200_sxm", "trtllm", "fp8", 0.10), ("llama-3.1-70b", "h200_sxm", "vllm", "fp8", 0.10),
      ("llama-3.1-70b", "h100_sxm", "vllm", "fp8", 0.12), ("llama-3.1-8b", "h100_sxm", "trtllm", "bf16", 0.10),
-     ("llama-3.1-70b", "b200_sxm", "vllm", "fp8", 0.10), ("llama-3.1-8b", "h200_sxm", "sglang", "fp8", 0.20)],
+     ("llama-3.1-70b", "b200_sxm", "vllm", "fp8", 0.10), ("llama-3.1-8b", "h200_sxm", "sglang", "fp8", 0.25)],
 )  # fmt: skip
 def test_time_per_output_token_of_models_that_no_stack_was_fitted_on(model, device, backend, precision, bar):
     rows = some(model=model, device=device, backend=backend, precision=precision)

@@ -20,7 +20,6 @@ from archmodel.spec.toml import load_chip, load_stack
 _FITTED = (
     ("vllm", "qwen3-32b", "h100_sxm", "bf16"),
     ("sglang", "qwen3-32b", "h100_sxm", "bf16"),
-    ("trtllm", "llama-3.1-70b", "b200_sxm", ""),
 )
 #: whose prompts ran in less time than the GPU's peak allows: hits in a prefix cache, by the look of them
 _DOUBTFUL = (("vllm", "qwen3-32b", "", "fp8"), ("vllm", "llama-3.1-8b", "", "fp8"))
