@@ -72,7 +72,9 @@ def experts(tokens, inner, hidden, routing):
     """Kernels of 16 experts, of which a token picks 2."""
     work = ExpertWork(tokens=tokens, hidden=hidden, intermediate=inner, matrices=2.0, experts=16.0, chosen=2.0, ranks=1.0,
                       routing=routing)  # fmt: skip
-    formats = ExpertFormats(activation_byte=2.0, operand_byte=2.0, weight_byte=2.0, compute_format=BF16)
+    formats = ExpertFormats(
+        activation_byte=2.0, operand_byte=2.0, written_byte=2.0, weight_byte=2.0, compute_format=BF16
+    )
     return [{"name": name, **columns} for name, columns in expert_kernels(work, formats)]
 
 
@@ -98,12 +100,12 @@ def test_peak_is_the_data_sheet(chip):
 
 
 def test_measured_matmuls_of_families_never_fitted(chip):
-    rows = measured("gpu_gemm.csv", chip.name)
+    rows = [row for row in measured("gpu_gemm.csv", chip.name) if row["dtype"] == "bf16"]
     cache_byte = chip.blocks["l2"].capacity_mb * 1e6
     weight_byte = np.array([2.0 * float(row["n"]) * float(row["k"]) for row in rows])
     rotated_byte = weight_byte * np.minimum(5, np.ceil(cache_byte / weight_byte))
     part = run(chip, *(matmul(row["m"], row["n"], row["k"]) for row in rows), reuse_byte=rotated_byte)
-    check_error(part.duration_s * 1e6, rows, *{"h100_sxm": (0.06, 0.045), "a100_sxm": (0.07, 0.055)}[chip.name])
+    check_error(part.duration_s * 1e6, rows, *{"h100_sxm": (0.06, 0.045), "a100_sxm": (0.08, 0.055)}[chip.name])
 
 
 def test_duration_covers_every_limit_and_utilisation_is_a_share(chip):
@@ -155,7 +157,8 @@ def test_every_constant_of_the_unit_acts(chip):
     rng = np.random.default_rng(5)
     shapes = [np.floor(np.exp(rng.uniform(2, 9, 3))) for _ in range(60)]
     rows = rows_from(
-        [matmul(*shape) for shape in shapes] + [matmul(*shape, weight_byte=0.5) for shape in shapes]
+        [matmul(*shape) for shape in (*shapes, (32768, 32768, 16384))] + [matmul(*shape, weight_byte=0.5) for shape in shapes]
+        + [vector(read_byte=b, write_byte=0.0, capability=CAPABILITIES.index("quantise")) for b in (1e4, 1e7, 1e9)]
         + [attention(q_tokens=q[0], kv_tokens=q[0], kv_heads=kv) for q in shapes for kv in (8.0, 32.0)]
         + [attention(kv_tokens=q[0], kv_heads=kv) for q in shapes for kv in (1.0, 8.0, 32.0)] + [vector(), vector(exp=1e12)]
         + [{**vector(read_byte=b, write_byte=b), "capability": 0} for b in (1e4, 1e7, 3e7, 1e9)]
@@ -168,7 +171,7 @@ def test_every_constant_of_the_unit_acts(chip):
         if field.name in skip or "energy" in field.name or "power" in field.name:
             continue
         other = (64,) if field.name == "tile_sizes" else max(1, value // 4) if type(value) is int else value / 4
-        if field.name in {"multicast", "overlap_exponent"} or value == 0:
+        if field.name in {"multicast", "overlap_exponent", "buffer_partitions"} or value == 0:
             other = value + 1.0
         changed = costs(attrs.evolve(gpu, **{field.name: other}), rows, around(chip, rows)).duration_s
         assert not np.allclose(changed, base, rtol=1e-6), field.name
@@ -197,7 +200,8 @@ def test_vector_row_by_hand(h100):
     part = run(h100, copy, row)
     gpu = h100.blocks["gpu"]
     memory_s = 4e8 / memory.stream_byte_per_s(h100.blocks["hbm"])
-    buffer_s = 4e8 / around(h100, part.mac).buffer_byte_per_s
+    in_flight = gpu.cores * gpu.clock_ghz * 1e9 * gpu.stream_byte_per_core_per_cycle
+    buffer_s = 4e8 / min(around(h100, part.mac).buffer_byte_per_s, in_flight)
     fixed_s = 1e-6 * gpu.vector_floor_us + 344e-9
     e = gpu.overlap_exponent
     lanes_s = part.limits_s[0, LIMITS.index("vector")]
