@@ -90,13 +90,13 @@ def stack_cycles(core, sequences, kv_tokens, heads, kv_heads, dim, rate, bandwid
 
 
 def lane_cycles(core, sequences, kv_tokens, heads, kv_heads, dim, bandwidth):
-    """Generation on the vector lanes, keys not cut: every query of every head is a block, three of them on a core."""
+    """Generation on the vector lanes, keys not cut: every query of every head is a block, two of them on a core."""
     queries = sequences * heads
-    slots = 3 * core.cores
+    slots = 2 * core.cores
     keys = max(kv_tokens, queries * kv_tokens / slots)
     flop = 2 * 2 * dim + SCORE_FLOP
     vector = max(kv_tokens, queries * kv_tokens / core.cores) * max(1 / core.exp, flop / core.vector_flop)
-    feed = keys * 4 * dim / min(core.feed_byte / 3, core.block_byte)
+    feed = keys * 4 * dim / min(core.feed_byte / 2, core.block_byte)
     query_byte = 4 * queries * dim
     ramps = core.vector_ramp * max(1.0, queries / slots)
     traffic = 4 * sequences * kv_heads * (kv_tokens + 1) * dim + query_byte * missed(query_byte, core)

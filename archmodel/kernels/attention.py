@@ -32,9 +32,9 @@ SPLIT_SPREAD = 8.0
 #: bytes of keys that are not cut further, by blocks on the vector lanes: eight loads of 16 bytes by each of 256 threads
 LANE_SPLIT_BYTE = 32768.0
 #: blocks on the vector lanes that share a core
-LANE_BLOCKS = 3.0
+LANE_BLOCKS = 2.0
 #: ramps of a block that adding up the parts takes; on the vector lanes one block waits for all others
-STACK_REDUCTION, LANE_REDUCTION = 0.5, 3.0
+STACK_REDUCTION, LANE_REDUCTION = 0.5, 4.0
 
 #: columns of the result after the limits that it shares with matmul
 (KV_READ, KV_WRITE, Q_BYTE, SCORE_BYTE, O_BYTE, BUFFER_READ, BUFFER_WRITE, MAC, EXP, TILE, SPLIT) = range(7, 18)
