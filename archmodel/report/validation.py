@@ -307,10 +307,13 @@ def _serving(validation: Validation) -> str:
 
 Time per output token of dense models on one to eight GPUs, under a fixed number of clients that each send the next request
 when the last one is answered. The prediction adds the layers of a model, the collectives of tensor parallelism, the prompts
-of other requests that run in between, and two or three constants of the serving stack (`stacks/*.toml`); runs marked *in the
-fit* gave those, and runs *in doubt* have prompts that ran in less time than the peak allows. *Static batch* is the median
-error without the prompts. Over the Llama runs on H100 and H200 that are neither, the median is {median:.1f}% ({count} runs; the
-bar is 10%). The time to the first token is not scored: in these runs it is mostly queueing, which is not modelled.
+of other requests that run in between, and two or three constants of vLLM and of SGLang (`stacks/*.toml`); runs marked *in the
+fit* gave those. TensorRT-LLM has none: constants fitted on Qwen3-32B and on B200 made its other runs worse and were dropped, a
+choice made with those runs in view. *Static batch* is the median error without the prompts. Over the Llama runs on H100 and
+H200 outside the fit, the median is {median:.1f}% ({count} runs; the bar is 10%). Llama-3.1-8B misses it on H200. vLLM's runs of
+it in fp8 are close to a static batch, as if no prompt ran between the answers: disaggregated prefill or a prefix cache would do
+that, but the source names neither, and the format of their KV cache is assumed. The time to the first token is not scored: in
+these runs it is mostly queueing, which is not modelled.
 
 {markdown(header, rows, texts=5)}"""
 

@@ -21,8 +21,6 @@ _FITTED = (
     ("vllm", "qwen3-32b", "h100_sxm", "bf16"),
     ("sglang", "qwen3-32b", "h100_sxm", "bf16"),
 )
-#: whose prompts ran in less time than the GPU's peak allows: hits in a prefix cache, by the look of them
-_DOUBTFUL = (("vllm", "qwen3-32b", "", "fp8"), ("vllm", "llama-3.1-8b", "", "fp8"))
 
 Run = tuple[str, str, str, str]
 
@@ -45,10 +43,8 @@ class Serving:
 
     @property
     def note(self) -> str:
-        """`in the fit`, `in doubt`, or empty for runs that no fit has seen."""
-        if any(_like(self.run, known) for known in _FITTED):
-            return "in the fit"
-        return "in doubt" if any(_like(self.run, known) for known in _DOUBTFUL) else ""
+        """`in the fit`, or empty for runs that no fit has seen."""
+        return "in the fit" if any(_like(self.run, known) for known in _FITTED) else ""
 
 
 def _like(run: Run, known: Run) -> bool:
