@@ -50,8 +50,8 @@ def _with_number(body: str, name: str, value: float) -> str:
     pattern = re.compile(rf"^(\s*{re.escape(name)}\s*=\s*)[^\s#]+", re.MULTILINE)
     if pattern.search(body):
         return pattern.sub(rf"\g<1>{number}", body, count=1)
-    kept = body.rstrip("\n")
-    return f"{kept}\n{name} = {number}\n" + body[len(kept) + 1 :] if kept else f"{name} = {number}\n{body}"
+    last = max((found.end() for found in re.finditer(r"^[^\S\n]*[^\s#].*(?:\n|\Z)", body, re.MULTILINE)), default=0)
+    return f"{body[:last]}{name} = {number}\n{body[last:]}"
 
 
 def _with_source(body: str, clause: str, inherited: str) -> str:

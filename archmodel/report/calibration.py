@@ -104,6 +104,12 @@ def _range(constant: FittedConstant) -> str:
     return f"{constant.low:.4g} to {constant.high:.4g}" if constant.fitted else "not told"
 
 
+def _constant_json(constant: FittedConstant) -> dict[str, Any]:
+    known = constant.fitted
+    limits = {"low": constant.low if known else None, "high": constant.high if known else None}
+    return attrs.asdict(constant) | limits | {"fitted": known}
+
+
 def as_json(found: Calibration, output: Path) -> dict[str, Any]:
     """The same as numbers."""
     return {
@@ -112,6 +118,6 @@ def as_json(found: Calibration, output: Path) -> dict[str, Any]:
         "seed": found.seed,
         "rows": found.rows,
         "families": found.families,
-        "constants": [attrs.asdict(constant) | {"fitted": constant.fitted} for constant in found.constants],
+        "constants": [_constant_json(constant) for constant in found.constants],
         "errors": [{"file": file, "before": attrs.asdict(old), "after": attrs.asdict(new)} for file, old, new in found.errors],
     }
