@@ -22,9 +22,11 @@ REMARKS = {
 `fp8`, `sq` (8-bit integers) and `nvfp4` rows include the kernels that quantise the activations at run time; int8 and
 int4 weights are widened to bf16 inside the kernel.""",
     "attn_generation": """\
-On the A100, rows with several query heads for each key and value head (grouped) take so little time that the memory would
-deliver 1.3 times its peak (median where the cache is larger than three L2s; up to 1.7), if a value had the 16 bits that
-the table says. On every other device the same rows stay below the peak. They are listed apart, and no bar counts them.""",
+On the A100, rows with several query heads for each key and value head (grouped) are in doubt. Where their cache is ten
+times the L2 or larger, nine of ten would need more than the memory's peak (1.3 times it in the median, up to 1.7) if a
+value had the 16 bits that the table says, even with an L2 full of them kept; so would one of ten rows without groups, and
+none on any other device. The bar leaves out only the rows that beat the peak by themselves (see below); the other grouped
+rows count.""",
     "mla": """\
 The attention kernel alone: expanded in context, absorbed in generation (DeepSeek-V2). No constant was fitted to it.""",
     "quantise": """\
@@ -33,7 +35,7 @@ The two kernels before an fp8 product: `computescale` finds the largest value of
     "collectives": f"""\
 Messages of {SMALLEST_MESSAGE // 1024} KiB and more. The L40S has no NVLink and its node had no peer-to-peer transfers, so
 that its figures are those of that node. Calls of a library without graphs (eager) carry its launch time, which the
-model leaves to the software stack.""",
+model leaves to the software stack: no bar counts them.""",
 }
 
 Cells = Sequence[str]

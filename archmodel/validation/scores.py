@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from archmodel.operations import Floats
-from archmodel.validation.points import DEVICES, OPERATIONS, REGIMES, STACK, Flags, Points
+from archmodel.validation.points import DEVICES, GROUPED, OPERATIONS, REGIMES, STACK, Flags, Points
 
 #: largest (median, mean) of the absolute error [%] by operation and format, for each of DEVICES; a mean of 0 is no bar
 BARS: dict[tuple[str, str], tuple[tuple[float, float], ...]] = {
@@ -96,8 +96,9 @@ def summary(all_points: Iterable[Points]) -> list[Score]:
 
 
 def of_label(points: Points, label: str) -> Flags:
-    """Rows of a label; "" is all rows of operations that were measured as a serving library runs them."""
-    return points.label == label if label else np.array(["eager" not in name for name in points.label.tolist()])
+    """Rows of a label, doubtful ones too; "" is all rows of operations that were measured as a serving library runs them."""
+    names = points.label.tolist()
+    return np.array([name in (label, f"{label} {GROUPED}") if label else "eager" not in name for name in names], dtype=bool)
 
 
 def bar_of(what: str, name: str, device: str) -> tuple[float, float] | None:
