@@ -82,7 +82,7 @@ class GpuSpec:
     buffer_partitions: float = number("partitions of the cache, each of which keeps what its own cores read", at_least=1,
                                       at_most=64, default=1.0)  # fmt: skip
     row_stream_efficiency: float = number("share of cache and memory bandwidth in kernels that gather, reduce or evaluate "
-                                          "functions along rows", above=0, at_most=1, default=0.6)  # fmt: skip
+                                          "functions along rows", above=0, at_most=1, default=0.53)  # fmt: skip
     grouped_efficiency: float = number("share of `matrix_efficiency` that a product in groups (experts) keeps", above=0,
                                        at_most=1, default=0.9)  # fmt: skip
     routing_floor_us: float = number("kernels that sort tokens by expert", at_least=0, default=10.0)

@@ -77,8 +77,8 @@ def test_popularity_is_a_distribution_over_choices():
 
 
 def test_balanced_choices_in_turn():
-    assert loads(4, 32, 2, routing=moe.BALANCED)[: 2].tolist() == [8.0, 8.0]
-    assert loads(1, 64, 8, 16, moe.BALANCED)[: 2].tolist() == [1.0, 1.0]
+    assert loads(4, 32, 2, routing=moe.BALANCED)[:2].tolist() == [8.0, 8.0]
+    assert loads(1, 64, 8, 16, moe.BALANCED)[:2].tolist() == [1.0, 1.0]
     assert loads(1024, 64, 8, 8, moe.BALANCED).tolist() == [8.0, 1024.0, 16.0, 8.0, 8.0]
 
 
