@@ -34,11 +34,6 @@ def missed(footprint, core):
     return min(max(2.0 * (footprint * core.cache_partitions / core.cache_byte - 1.0), 0.0), 1.0)
 
 
-def waves_of(blocks, slots):
-    """Blocks dealt to slots, a wave at a time."""
-    return [blocks[start : start + int(slots)] for start in range(0, len(blocks), int(slots))]
-
-
 def slowest(core, start, ramps, compute, feed, fetched, traffic, bandwidth):
     return core.latency + start + max(ramps + max(compute, feed), fetched / core.cache_byte_per_cycle, traffic / bandwidth)
 
@@ -75,8 +70,9 @@ def stack_cycles(core, sequences, kv_tokens, heads, kv_heads, dim, rate, bandwid
     split = max(1.0, min(parts, core.split_waves * core.cores / stacks))
     assert split == int(split), "whole parts only, so that blocks can be counted"
     blocks = [kv_tokens / split] * (stacks * int(split))
-    keys = sum(max(wave) for wave in waves_of(blocks, core.cores))
-    ramps = core.ramp * len(waves_of(blocks, core.cores))
+    full = max(1.0, len(blocks) / core.cores)
+    waves = full + min(1.0, full - 1.0) / 2  # the last one is half empty
+    keys, ramps = waves * max(blocks), waves * core.ramp
     matrix = keys * walks * 16 * 2 * dim / (rate * core.matrix_efficiency)
     vector = keys * group * max(1 / core.exp, SCORE_FLOP / core.vector_flop)
     feed = keys * walks * 4 * dim / min(core.feed_byte, core.block_byte)

@@ -197,7 +197,9 @@ def time_stack(core: AttentionCores, shape: Floats, width: Floats, speed: Scalar
     span = walked_keys(shape)
     parts = min(kv_tokens / SPLIT_KEYS, sqrt(SPLIT_SPREAD * kv_tokens / SPLIT_KEYS))
     split = max(1.0, min(parts, core.split_waves * core.cores / stacks))
-    waves, live = max(1.0, stacks * split / core.cores), min(kv_tokens / split, span)
+    # blocks are launched as cores fall free, and the last of several waves is half empty
+    whole, live = max(1.0, stacks * split / core.cores), min(kv_tokens / split, span)
+    waves = whole + 0.5 * min(1.0, whole - 1.0)
     keys = max(live if window > 0.0 else waves * live, stacks * span / core.cores)
     key_byte = (qk_dim if latent > 0.0 else qk_dim + v_dim) * width[1]
     used = min(rows, block_rows)

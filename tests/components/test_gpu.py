@@ -160,7 +160,8 @@ def test_every_constant_of_the_unit_acts(chip):
         [matmul(*shape) for shape in (*shapes, (32768, 32768, 16384))] + [matmul(*shape, weight_byte=0.5) for shape in shapes]
         + [vector(read_byte=b, write_byte=0.0, capability=CAPABILITIES.index("quantise")) for b in (1e4, 1e7, 1e9)]
         + [attention(q_tokens=q[0], kv_tokens=q[0], kv_heads=kv) for q in shapes for kv in (8.0, 32.0)]
-        + [attention(kv_tokens=q[0], kv_heads=kv) for q in shapes for kv in (1.0, 8.0, 32.0)] + [vector(), vector(exp=1e12)]
+        + [attention(kv_tokens=q[0], kv_heads=kv) for q in shapes for kv in (1.0, 8.0, 32.0)]
+        + [attention(sequences=32.0, kv_tokens=300.0), vector(), vector(exp=1e12)]
         + [{**vector(read_byte=b, write_byte=b), "capability": 0} for b in (1e4, 1e7, 3e7, 1e9)]
         + [kernel for shape in shapes for routing in (-1.0, 0.0, 1.2) for kernel in experts(*shape, routing)]
     )  # fmt: skip
