@@ -10,6 +10,7 @@ from scenes import HETERO, ROOT, changed, random_chip, random_workload
 from archmodel import sizes
 from archmodel.costs import LIMITS
 from archmodel.evaluate import evaluate
+from archmodel.experts import exponent
 from archmodel.matrices import layer_matrices
 from archmodel.operations import Kind
 from archmodel.spec.chip import GpuSpec, NpuSpec
@@ -81,7 +82,8 @@ def test_weights_are_read_at_least_once_a_step(result):
                 times = 1.0
                 if part == "experts" and layer.moe is not None:
                     moe = layer.moe
-                    times = sizes.expected_distinct_experts(moe.experts, moe.experts_per_token, step.step.tokens)
+                    routing = exponent(step.step.routing)
+                    times = sizes.expected_distinct_experts(moe.experts, moe.experts_per_token, step.step.tokens, routing)
                 least += times * element_bytes(stored) * sum(matrix.elements for matrix in matrices)
         read = float(result.table.costs.weight_traffic_byte @ step.count)
         assert read >= least * (1 - 1e-9)
