@@ -223,7 +223,7 @@ def _vector(spec: GpuSpec, rows: Rows, around: Surroundings, reuse_byte: Floats)
     )
     zero = np.zeros(len(rows))
     kept = np.where(np.isin(rows.capability, _COPIES), 1.0, spec.row_stream_efficiency)
-    in_flight_byte_per_s = spec.cores * spec.stream_byte_per_core_per_cycle * spec.clock_ghz * 1e9
+    in_flight_byte_per_s = spec.cores * spec.vector_byte_per_core_per_cycle * spec.clock_ghz * 1e9
     buffer_s = (footprint + state_byte) / (kept * min(around.buffer_byte_per_s, in_flight_byte_per_s))
     memory_s = (loaded + stored + state) / (kept * np.minimum(around.memory_byte_per_s, in_flight_byte_per_s))
     reducing = (rows.capability == _QUANTISE) & (write_byte == 0.0)

@@ -79,6 +79,8 @@ class GpuSpec:
     reduction_byte_in_flight: float = number("loads that one core keeps in flight in such a pass, one element a thread", above=0,
                                              default=4096.0)  # fmt: skip
     buffer_latency_ns: float = number("load to use of data in the cache", at_least=0, default=140.0)
+    vector_byte_per_core_per_cycle: float = number("operands that vector work on one core keeps in flight, from cache or memory",
+                                                   above=0, default=22.0)  # fmt: skip
     buffer_partitions: float = number("partitions of the cache, each of which keeps what its own cores read", at_least=1,
                                       at_most=64, default=1.0)  # fmt: skip
     row_stream_efficiency: float = number("share of cache and memory bandwidth in kernels that gather, reduce or evaluate "

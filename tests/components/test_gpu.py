@@ -201,7 +201,7 @@ def test_vector_row_by_hand(h100):
     part = run(h100, copy, row)
     gpu = h100.blocks["gpu"]
     memory_s = 4e8 / memory.stream_byte_per_s(h100.blocks["hbm"])
-    in_flight = gpu.cores * gpu.clock_ghz * 1e9 * gpu.stream_byte_per_core_per_cycle
+    in_flight = gpu.cores * gpu.clock_ghz * 1e9 * gpu.vector_byte_per_core_per_cycle
     buffer_s = 4e8 / min(around(h100, part.mac).buffer_byte_per_s, in_flight)
     fixed_s = 1e-6 * gpu.vector_floor_us + 344e-9
     e = gpu.overlap_exponent
