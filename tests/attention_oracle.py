@@ -39,19 +39,19 @@ def slowest(core, start, ramps, compute, feed, fetched, traffic, bandwidth):
 
 
 def context_cycles(core, sequences, q_tokens, heads, kv_heads, dim, rate, bandwidth):
-    """Causal context attention in a 2-byte format: tiles of every head, shared out evenly over the cores."""
+    """Causal context attention in a 2-byte format: tiles of every head, in pairs, shared out evenly over the cores."""
     tile = int(core.tile)
     used = min(tile, q_tokens)
     lengths = tile_keys(q_tokens, q_tokens, 0, tile) * sequences * heads
-    keys = max(max(lengths), sum(lengths) / core.cores)
-    sharing = max(1.0, min(q_tokens, core.accumulator_byte / (4 * dim)) / tile)
+    paired = min(2, math.ceil(q_tokens / tile))
+    keys = max(paired * max(lengths), sum(lengths) / core.cores)
     matrix = keys * tile * 2 * dim / (rate * core.matrix_efficiency)
     vector = keys * used * max(1 / core.exp, SCORE_FLOP / core.vector_flop)
-    feed = keys * 4 * dim / (sharing * core.feed_byte)
+    feed = keys * 4 * dim / (paired * core.feed_byte)
     query_byte = 4 * sequences * heads * q_tokens * dim
     new_byte = 4 * sequences * kv_heads * q_tokens * dim
-    ramps = max(1.0, len(lengths) / core.cores) * (core.context_ramp + used * 4 * dim / core.block_byte)
-    fetched = sum(lengths) * 4 * dim / sharing + query_byte
+    ramps = max(1.0, len(lengths) / core.cores) * (core.context_ramp + used * 4 * dim / (2 * core.block_byte))
+    fetched = sum(lengths) * 4 * dim / paired + query_byte
     traffic = 2 * new_byte + query_byte * missed(query_byte, core)
     return slowest(core, core.context_floor, ramps, math.hypot(matrix, vector), feed, fetched, traffic, bandwidth)
 

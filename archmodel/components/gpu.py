@@ -158,7 +158,6 @@ def _attention_cores(spec: GpuSpec, around: Surroundings) -> attn.AttentionCores
         tile=float(spec.attention_tile),
         stacked_heads=float(spec.attention_stacked_heads),
         split_waves=float(spec.attention_split_waves),
-        accumulator_byte=spec.accumulator_kib * KIB,
         matrix_efficiency=float(spec.attention_efficiency),
         vector_flop=float(spec.vector_flop_per_core_per_cycle),
         exp=float(spec.exp_per_core_per_cycle),

@@ -23,6 +23,9 @@ Floats = NDArray[np.float64]
 SCORE_FLOP = 5.0
 #: new tokens up to which generation kernels run
 PACKED_TOKENS = 8.0
+#: context tiles of one head that run on a core at a time and share what they load, one's products beside the other's
+#: exponentials (FlashAttention-3)
+PAIR = 2.0
 #: query rows of the smallest matrix tile (m16n8k16)
 STACK_ROWS = 16.0
 #: keys that are not cut further, by blocks of stacked heads (TensorRT-LLM: kMinHistoryTokensPerBlock)
@@ -48,7 +51,6 @@ class AttentionCores(NamedTuple):
     tile: float  # query rows of a tile of context attention, and of stacked latent attention
     stacked_heads: float  # most query heads that share a load of keys and values
     split_waves: float  # waves of blocks up to which keys are cut
-    accumulator_byte: float  # of one core, for FP32 output rows
     matrix_efficiency: float
     vector_flop: float  # of one core
     exp: float  # of one core
@@ -160,20 +162,19 @@ def time_context(core: AttentionCores, shape: Floats, width: Floats, speed: Scal
     row_tiles = ceil(q_tokens / core.tile)
     mean_keys, most_keys = tile_keys(shape, used, row_tiles)
     tiles = row_tiles * sequences * heads
-    # tiles of unlike length even out over the cores, but none ends before the longest of them
-    waves, keys = max(1.0, tiles / core.cores), max(most_keys, tiles * mean_keys / core.cores)
+    # tiles of unlike length even out over the cores, but none ends before the longest pair of them
+    paired = min(PAIR, row_tiles)
+    waves, keys = max(1.0, tiles / core.cores), max(paired * most_keys, tiles * mean_keys / core.cores)
     # keys of the new tokens are at hand in the format of the queries
     old = 1.0 - q_tokens / kv_tokens
     key_byte = (qk_dim if latent > 0.0 else qk_dim + v_dim) * (old * width[1] + (1.0 - old) * width[0])
-    # tiles whose output rows fit the accumulators of one core share what they load
-    sharing = max(1.0, min(q_tokens, core.accumulator_byte / (v_dim * PARTIAL_BYTE)) / core.tile)
     out[MATRIX] = keys * core.tile * (qk_dim + v_dim) / (rate * core.matrix_efficiency)
-    flop = used * SCORE_FLOP + old * widen_flop(core, shape, width) / sharing
+    flop = used * SCORE_FLOP + old * widen_flop(core, shape, width) / paired
     out[VECTOR] = keys * max(used / core.exp, flop / core.vector_flop)
-    out[FEED] = keys * key_byte / (sharing * core.feed_byte)
-    # a block loads its queries before its main loop and stores its result after it
-    edge = used * (qk_dim * width[0] + v_dim * width[2]) / core.block_byte
-    fetched = tiles * mean_keys * key_byte / sharing
+    out[FEED] = keys * key_byte / (paired * core.feed_byte)
+    # a tile's queries are loaded before its main loop and its result is stored after it
+    edge = used * (qk_dim * width[0] + v_dim * width[2]) / (PAIR * core.block_byte)
+    fetched = tiles * mean_keys * key_byte / paired
     ramps = waves * (core.context_ramp + edge)
     finish(core, shape, width, (fetched, 1.0, 1.0, core.context_floor, ramps, traffic, bandwidth), out)
     out[TILE], out[SPLIT] = core.tile, 1.0

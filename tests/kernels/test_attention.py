@@ -9,7 +9,7 @@ from attention_oracle import context_cycles, lane_cycles, score_count, stack_cyc
 from archmodel.kernels import attention as attn
 
 CORES = attn.AttentionCores(
-    cores=16.0, tile=64.0, stacked_heads=32.0, split_waves=8.0, accumulator_byte=131072.0, matrix_efficiency=0.6,
+    cores=16.0, tile=64.0, stacked_heads=32.0, split_waves=8.0, matrix_efficiency=0.6,
     vector_flop=64.0, exp=8.0, dequantise_flop=4.0, feed_byte=64.0, block_byte=12.0, cache_byte=2e6, cache_partitions=2.0,
     cache_byte_per_cycle=500.0, latency=500.0, floor=8000.0, context_floor=15000.0, extra_floor=3000.0, ramp=5000.0,
     vector_ramp=4000.0, context_ramp=3000.0,
@@ -167,7 +167,7 @@ def test_duration_is_at_least_work_over_peak_on_every_resource():
 
 
 MORE = [{"cores": 17.0}, {"cores": 40.0}, {"cores": 1000.0}, {"cache_byte": 1e8}, {"cache_byte_per_cycle": 700.0},
-        {"feed_byte": 80.0}, {"block_byte": 30.0}, {"accumulator_byte": 262144.0}, {"matrix_efficiency": 1.0},
+        {"feed_byte": 80.0}, {"block_byte": 30.0}, {"matrix_efficiency": 1.0},
         {"vector_flop": 100.0}, {"exp": 16.0}, {"cache_partitions": 1.0}, {"latency": 100.0}]  # fmt: skip
 
 
