@@ -56,23 +56,16 @@ class GpuSpec:
     attention_stacked_heads: int = number("most query heads that share a load of keys and values in generation", above=0,
                                           at_most=65536, default=32)  # fmt: skip
     attention_split_waves: int = number("waves of blocks up to which generation cuts the keys", above=0, at_most=64, default=8)
-    attention_efficiency: float = number("share of the matrix peak in fused attention", above=0, at_most=1, default=0.6)
-    attention_stream_efficiency: float = number("share of the memory stream that attention keeps", above=0, at_most=1,
-                                                default=0.9)  # fmt: skip
-    attention_block_byte_per_cycle: float = number("loads that one block of threads keeps in flight in attention", above=0,
-                                                   default=16.0)  # fmt: skip
-    attention_floor_us: float = number("shortest generation attention, memory latency not included", at_least=0, default=6.0)
-    attention_context_floor_us: float = number("shortest context attention, memory latency not included", at_least=0,
-                                               default=9.0)  # fmt: skip
-    attention_ramp_us: float = number("prologue and epilogue of a block of heads in generation", at_least=0, default=3.0)
-    attention_vector_ramp_us: float = number("the same where one query runs on the vector lanes", at_least=0, default=3.0)
-    attention_context_ramp_us: float = number("the same of a tile of context attention, its operands' loads and stores aside",
-                                              at_least=0, default=2.0)  # fmt: skip
     multicast: float = number("cores that share one operand fetch", at_least=1, at_most=64, default=1.0)
     overlap_exponent: float = number("how sharply the slowest limit wins; large is a plain maximum", at_least=1,
                                      at_most=64, default=4.0)  # fmt: skip
     matrix_efficiency: float = number("share of the matrix peak inside a matmul's main loop", above=0, at_most=1, default=0.9)
     matmul_stream_efficiency: float = number("share of the memory stream that a matmul keeps", above=0, at_most=1, default=0.9)
+    attention_efficiency: float = number("share of the matrix peak in fused attention", above=0, at_most=1, default=0.6)
+    attention_stream_efficiency: float = number("share of the memory stream that attention keeps", above=0, at_most=1,
+                                                default=0.9)  # fmt: skip
+    attention_block_byte_per_cycle: float = number("loads that one block of threads keeps in flight in attention", above=0,
+                                                   default=16.0)  # fmt: skip
     vector_efficiency: float = number("share of the vector and exp peak inside a kernel", above=0, at_most=1, default=0.4)
     dequantise_flop: float = number("vector operations to widen one stored weight inside a matmul", at_least=0, default=4.0)
     kernel_floor_us: float = number("shortest kernel, graph node included, memory latency not", at_least=0, default=2.0)
@@ -96,6 +89,13 @@ class GpuSpec:
                                        at_most=1, default=0.9)  # fmt: skip
     routing_floor_us: float = number("kernels that sort tokens by expert", at_least=0, default=10.0)
     kernel_ramp_us: float = number("prologue and epilogue of one wave of tiles", at_least=0, default=0.5)
+    attention_floor_us: float = number("shortest generation attention, memory latency not included", at_least=0, default=6.0)
+    attention_context_floor_us: float = number("shortest context attention, memory latency not included", at_least=0,
+                                               default=9.0)  # fmt: skip
+    attention_ramp_us: float = number("prologue and epilogue of a block of heads in generation", at_least=0, default=3.0)
+    attention_vector_ramp_us: float = number("the same where one query runs on the vector lanes", at_least=0, default=3.0)
+    attention_context_ramp_us: float = number("the same of a tile of context attention, its operands' loads and stores aside",
+                                              at_least=0, default=2.0)  # fmt: skip
     capabilities: tuple[str, ...] = names("what it can run", *CAPABILITIES, default=CAPABILITIES)
     layout: str = text("how it lays activations out in memory", default="row_major")
     mac_energy_pj: Mapping[str, float] = by_format("energy of one MAC by format", default={"fp16": 0.72})
