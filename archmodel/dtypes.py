@@ -29,7 +29,7 @@ class Dtype:
     b_byte: float  # [B/element], scales included
     c_byte: float  # [B/element]
     before: tuple[Quantisation, ...] = ()
-    vector_rows: float = np.inf  # largest m of its matrix-vector kernel, which needs none of `before`; above it k is not split
+    vector_rows: float = np.inf  # largest m of its matrix-vector kernel, without any of `before`; above it k is not split
 
 
 def _plain(number_format: str) -> Dtype:
@@ -40,7 +40,7 @@ def _plain(number_format: str) -> Dtype:
 _AMAX = Quantisation(read_byte=2.0, write_byte=0.0, flop=2.0)  # absolute value, maximum
 _SCALE = Quantisation(read_byte=2.0, write_byte=1.0, flop=2.0)  # multiply, convert
 _AMAX_SCALE = Quantisation(read_byte=2.0, write_byte=1.0, flop=4.0)  # one pass where the scale is of a row or block
-_SCALES = Quantisation(read_byte=0.0, write_byte=0.0, flop=0.0)  # a few numbers for each token: nothing but a launch
+_SCALES = Quantisation(read_byte=0.0, write_byte=0.0, flop=0.0)  # set-up of scales and workspace: nothing but launches
 _AMAX_SCALE_FP4 = Quantisation(read_byte=2.0, write_byte=element_bytes("nvfp4"), flop=4.0)
 _HALF = element_bytes("bf16")
 
@@ -56,8 +56,8 @@ DTYPES: Mapping[str, Dtype] = MappingProxyType(
         "fp8_block": Dtype(("fp8",), 1.0, 1.0 + 4.0 / 128**2, _HALF, (_AMAX_SCALE,)),
         "nvfp4": Dtype(("fp4", "nvfp4"), element_bytes("nvfp4"), element_bytes("nvfp4"), _HALF, (_AMAX_SCALE_FP4,)),
         "sq": Dtype(("int8",), 1.0, 1.0, _HALF, (_SCALES,), vector_rows=4.0),
-        "int8_wo": Dtype(("bf16", "fp16"), _HALF, 1.0, _HALF),
-        "int4_wo": Dtype(("bf16", "fp16"), _HALF, 0.5 + 2.0 / 128, _HALF),
+        "int8_wo": Dtype(("bf16", "fp16"), _HALF, 1.0, _HALF, (_SCALES,), vector_rows=0.0),
+        "int4_wo": Dtype(("bf16", "fp16"), _HALF, 0.5 + 2.0 / 128, _HALF, (_SCALES,), vector_rows=0.0),
     }
 )
 

@@ -265,7 +265,8 @@ def _experts(operations: OperationTable, index: Ints, compute_format: Ints) -> l
     taken = [part["m"] * part["count"] * part["k"] for part in kernels if part["kind"] == Kind.MATMUL]
     for number, (name,) in enumerate(operations.dtypes):
         mine = operations.dtype[index] == number
-        for kernel in DTYPES[name].before[-1:]:  # one pass: scales are static, or of a row or block
+        passes = [kernel for kernel in DTYPES[name].before[-1:] if kernel.read_byte > 0.0]
+        for kernel in passes:  # one pass: scales are static, or of a row or block
             parts += [(_quantising(kernel, many[mine]), index[mine]) for many in (taken if name in APART else [tokens])]
     return parts
 
