@@ -172,7 +172,7 @@ def test_no_memory_stall_at_endless_bandwidth(seed):
     chip, workload = scene(200 + seed)
     buffer = chip.blocks["gpu"].buffer
     wide = {"hbm": {"channels": 10**6, "data_rate_gbit_per_s": 1000.0}, buffer: {"bandwidth_byte_per_cycle": 1e12}}
-    wide["gpu"] = {"stream_byte_per_core_per_cycle": 1e12}
+    wide["gpu"] = {"stream_byte_per_core_per_cycle": 1e12, "vector_byte_per_core_per_cycle": 1e12}
     for link in ("noc", "interposer", "fabric"):
         if link in chip.blocks:
             wide[link] = {"lanes": 10**7, "lane_rate_gt_per_s": 1000.0, "packet_overhead_bytes": 0.0}
