@@ -13,8 +13,9 @@ from archmodel.spec.toml import load_chip
 from archmodel.validation.points import DEVICES, Flags, Points, points
 from archmodel.validation.scores import Score, fair, score
 
-#: what a data sheet says of a GPU; everything else of its block is a fitted constant
+#: what a data sheet, the architecture's paper and its libraries say of a GPU; all else of its block is a fitted constant
 DATA_SHEET = (
+    "buffer_partitions", "buffer_latency_ns", "multicast", "tile_sizes",
     "cores", "clock_ghz", "macs_per_core_per_cycle", "vector_flop_per_core_per_cycle", "exp_per_core_per_cycle",
     "core_buffer_kib", "accumulator_kib", "buffer", "memory", "source", "capabilities", "layout", "mac_energy_pj",
     "vector_energy_pj_per_flop", "operand_energy_pj_per_bit", "static_power_w",
@@ -27,13 +28,17 @@ NEXT_OF_KIN = {
 
 
 def with_constants(chip: ChipSpec, donor: ChipSpec) -> ChipSpec:
-    """`chip` with the fitted constants of `donor`; the cache's bytes a cycle go with the number of cores.
+    """`chip` with the fitted constants of `donor`; the cache's bytes a cycle go with the number of cores, a core's
+    operand feed with its matrix rate: whoever designs a core balances the two.
 
     Raises MappingError where one of them has no GPU.
     """
     name, gpu = _gpu(chip)
     _, other = _gpu(donor)
     fitted = {f.name: getattr(other, f.name) for f in attrs.fields(GpuSpec) if f.name not in DATA_SHEET}
+    mine, theirs = (max(unit.macs_per_core_per_cycle.get(key, 0.0) for key in ("bf16", "fp16")) for unit in (gpu, other))
+    if mine and theirs:
+        fitted["feed_byte_per_core_per_cycle"] = other.feed_byte_per_core_per_cycle * mine / theirs
     cache, memory = chip.blocks[gpu.buffer], chip.blocks[gpu.memory]
     other_cache, other_memory = donor.blocks[other.buffer], donor.blocks[other.memory]
     blocks = {**chip.blocks, name: attrs.evolve(gpu, **fitted)}
