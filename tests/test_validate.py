@@ -192,7 +192,8 @@ def test_constants_of_another_leave_the_data_sheet():
     gpu, own, other = mixed.blocks["gpu"], chip.blocks["gpu"], donor.blocks["gpu"]
     assert (gpu.cores, gpu.clock_ghz, gpu.macs_per_core_per_cycle) == (own.cores, own.clock_ghz, own.macs_per_core_per_cycle)
     assert (gpu.kernel_floor_us, gpu.overlap_exponent) == (other.kernel_floor_us, other.overlap_exponent)
-    assert (gpu.tile_sizes, gpu.multicast, gpu.buffer_partitions) == (own.tile_sizes, own.multicast, own.buffer_partitions)
+    assert (gpu.multicast, gpu.buffer_partitions) == (own.multicast, own.buffer_partitions)
+    assert gpu.tile_sizes == other.tile_sizes  # chosen by a fit
     faster = own.macs_per_core_per_cycle["bf16"] / other.macs_per_core_per_cycle["bf16"]
     assert gpu.feed_byte_per_core_per_cycle == pytest.approx(faster * other.feed_byte_per_core_per_cycle)
     assert mixed.blocks["l2"].capacity_mb == chip.blocks["l2"].capacity_mb

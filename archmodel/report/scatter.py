@@ -17,7 +17,7 @@ from archmodel.validation.scores import fair, of_label, ranges, regimes
 
 _COLOURS = dict(zip(DEVICES, (ORANGE, BLUE, GREEN, RED, PINK), strict=True))
 _MOST_POINTS = 700  # of one device in one panel: more only hide each other
-_COLUMNS = 3
+_COLUMNS = 4
 
 
 def draw_scatter(all_points: Sequence[Points], path: Path) -> None:
@@ -77,7 +77,8 @@ def _panels(operations: Sequence[str], panel: Callable[[Axes, str], None], headi
     rows = -(-len(operations) // _COLUMNS)
 
     def draw(figure: Figure) -> None:
-        figure.set_size_inches(13.0, 0.6 + 3.9 * rows)
+        height = 0.7 + 3.7 * rows
+        figure.set_size_inches(16.0, height)
         grid = figure.subplots(rows, _COLUMNS, squeeze=False).ravel()
         for axes in grid[len(operations) :]:
             axes.remove()
@@ -86,6 +87,6 @@ def _panels(operations: Sequence[str], panel: Callable[[Axes, str], None], headi
         handles = [Patch(color=colour, label=name_of(device)) for device, colour in _COLOURS.items()]
         figure.legend(handles=handles, ncols=len(handles), loc="upper right")
         figure.suptitle(heading, x=0.012, ha="left", fontsize=11, fontweight="bold")
-        figure.tight_layout()
+        figure.tight_layout(rect=(0.0, 0.0, 1.0, 1.0 - 0.2 / height))
 
     save(draw, path)

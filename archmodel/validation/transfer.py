@@ -13,9 +13,10 @@ from archmodel.spec.toml import load_chip
 from archmodel.validation.points import DEVICES, Flags, Points, points
 from archmodel.validation.scores import Score, fair, score
 
-#: what a data sheet, the architecture's paper and its libraries say of a GPU; all else of its block is a fitted constant
+#: what a data sheet and the architecture's paper say of a GPU; all else of its block is fitted or measured on the device,
+#: its tile sizes too, and is the donor's
 DATA_SHEET = (
-    "buffer_partitions", "buffer_latency_ns", "multicast", "tile_sizes",
+    "buffer_partitions", "multicast",
     "cores", "clock_ghz", "macs_per_core_per_cycle", "vector_flop_per_core_per_cycle", "exp_per_core_per_cycle",
     "core_buffer_kib", "accumulator_kib", "buffer", "memory", "source", "capabilities", "layout", "mac_energy_pj",
     "vector_energy_pj_per_flop", "operand_energy_pj_per_bit", "static_power_w",
