@@ -73,7 +73,7 @@ class GpuSpec:
     split_floor_us: float = number("adding up the parts of a product whose k is split", at_least=0, default=2.0)
     sustained_clock_share: float = number("clock of long matrix work, which the power limit lowers, over `clock_ghz`", above=0,
                                           at_most=1, default=1.0)  # fmt: skip
-    boost_us: float = number("matrix work of one kernel before the power limit lowers the clock", at_least=0, default=5000.0)
+    boost_us: float = number("matrix work of one kernel before the power limit lowers the clock", at_least=0, default=2000.0)
     reduction_floor_us: float = number("shortest pass that finds one number for a whole tensor, memory latency not included",
                                        at_least=0, default=6.5)  # fmt: skip
     reduction_byte_in_flight: float = number("loads that one core keeps in flight in such a pass, one element a thread", above=0,
