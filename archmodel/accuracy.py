@@ -13,7 +13,8 @@ from archmodel.operations import Floats, Kind
 from archmodel.predict import Prediction
 
 #: upper ends of the size regimes; the last one is open
-EDGES = {"m": (16, 256, 2048), "kv_len": (512, 4096, 32768)}
+EDGES = {"m": (16, 256, 2048), "kv_len": (512, 4096, 32768), "message_bytes": (65535, 2**20, 2**26),
+         "num_tokens": (16, 128, 1024, 8192)}  # fmt: skip
 
 
 @attrs.frozen
@@ -52,7 +53,9 @@ def regimes(prediction: Prediction) -> dict[str, list[str]]:
         labels["dtype"] = [dtypes[code] for code in operations.dtype.tolist()]
     if operations.kind == Kind.ATTENTION:
         labels["phase"] = np.where(operations.size["seq_q"] > 1, "context", "generation").tolist()
-    column = "kv_len" if operations.kind == Kind.ATTENTION else "m"
+    if operations.kind == Kind.EXPERTS:
+        labels["routing"] = np.where(operations.size["routing"] > 0.0, "skewed", "even").tolist()
+    column = {Kind.ATTENTION: "kv_len", Kind.COLLECTIVE: "message_bytes", Kind.EXPERTS: "num_tokens"}.get(operations.kind, "m")
     ranges = np.array(size_labels(column))
     labels[column] = ranges[np.searchsorted(EDGES[column], operations.size[column])].tolist()
     return labels

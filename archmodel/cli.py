@@ -1,4 +1,7 @@
-"""The command line: `eval`, `show`, `predict` and `audit`. Results go to standard output, everything else to standard error."""
+"""The command line: `eval`, `show`, `predict`, `calibrate`, `validate` and `audit`.
+
+Results go to standard output, everything else to standard error.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,8 @@ from rich.console import Console, Group, RenderableType
 
 from archmodel.errors import ArchmodelError, Problem, SpecError
 from archmodel.spec.reader import read_text
-from archmodel.spec.toml import WORKLOAD_TABLES, load_chip, load_workload, parse_overrides, read_table
+from archmodel.spec.toml import WORKLOAD_TABLES, load_chip, load_stack, load_workload, parse_overrides, read_table
+from archmodel.split import FIT_SHARE, SEED
 
 if TYPE_CHECKING:
     from archmodel.evaluate import Result
@@ -61,6 +65,9 @@ def eval_command(
     output_dir: Annotated[Path, typer.Option("--output-dir", "-o", help="Folder of the trace and the figures.")] = Path(
         "reports"
     ),
+    stack: Annotated[
+        Path | None, typer.Option(metavar="STACK.toml", help="A software stack, in place of the chip's.", show_default=False)
+    ] = None,
     no_report: Annotated[bool, typer.Option("--no-report", help="Write no files.")] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -70,6 +77,8 @@ def eval_command(
     overrides |= {f"request.{name}": value for name, value in request.items() if value is not None}
     with _working("evaluating", quiet):
         chip, workload = _inputs(chip_file, workload_file, overrides)
+        if stack is not None:
+            chip = attrs.evolve(chip, software=load_stack(stack))
         from archmodel.evaluate import evaluate  # numba costs half a second
 
         result = evaluate(chip, workload, every_token=every_token)
@@ -166,6 +175,62 @@ def audit_command(
         _print_json(as_dict(found))
     else:
         _stdout().print(report.table(found))
+
+
+@app.command("validate")
+def validate_command(
+    quick: Annotated[bool, typer.Option("--quick", help="Print the table of errors and write nothing.")] = False,
+    output_dir: Annotated[Path, typer.Option("--output-dir", "-o", help="Folder of validation.md and its figures.")] = Path(
+        "reports"
+    ),
+    root: Annotated[Path, typer.Option("--root", help="Clone with data/validation, chips and stacks.")] = Path("."),
+    quiet: Quiet = False,
+) -> None:
+    """Predict what others measured on real GPUs and report the error: run it in a clone of the repository."""
+    with _working("predicting what was measured", quiet):
+        from archmodel.report import validation as report
+        from archmodel.validation.run import validate
+
+        found = validate(root, transfer=not quick, serving=not quick)
+    files: list[Path] = []
+    if not quick:
+        with _working("writing the report", quiet):
+            files = report.write_validation(found, output_dir)
+    _stdout().print(report.summary_table(found), *report.skipped_lines(found), sep="\n")
+    if files:
+        from archmodel.report.table import written
+
+        _stdout().print(written(files))
+
+
+@app.command("calibrate")
+def calibrate_command(
+    chip_file: ChipFile,
+    tables: Annotated[
+        list[Path],
+        typer.Argument(metavar="MEASURED.csv ...", help="Measured GEMMs or attention, as for predict.", show_default=False),
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="NEW.toml", help="The calibrated chip.", show_default=False)
+    ],
+    seed: Annotated[int, typer.Option(help="Draws the shape families that the fit sees.")] = SEED,
+    fit_share: Annotated[float, typer.Option(help="Share of the families that the fit sees.", min=0.05, max=0.95)] = FIT_SHARE,
+    settings: Settings = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fit the constants of a chip's GPU to measured times, and show the error on shapes that the fit never saw."""
+    chip = load_chip(chip_file, parse_overrides(settings or []))
+    from archmodel.calibration.run import calibrate
+    from archmodel.report import calibration as report
+
+    with report.progress_bar(quiet) as progress:
+        found = calibrate(chip, tables, seed=seed, share=fit_share, progress=progress)
+    report.write_chip(found, chip_file, output)
+    if as_json:
+        _print_json(report.as_json(found, output))
+    else:
+        _stdout().print(report.report(found))
 
 
 def _preview(prediction: Prediction) -> RenderableType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import attrs
@@ -9,9 +10,11 @@ import numpy as np
 
 from archmodel.components import link, memory, power
 from archmodel.costs import Floats
+from archmodel.errors import MappingError
 from archmodel.kernels.timeline import CONVERSION, DISPATCH, HOST, MEMORY, OVERHEAD, SYNCHRONISATION, TRANSFER
 from archmodel.layers import Group, Setting, Step, entry_template, exit_template, layer_template
 from archmodel.operations import Ints
+from archmodel.parallel import divided
 from archmodel.partition import Piece, place, place_entry, place_exit
 from archmodel.residency import Residency, plan_residency
 from archmodel.schedule import Program, Table, run, tabulate
@@ -124,10 +127,15 @@ class Result:
                     total[name] = total.get(name, 0.0) + step.weight * value
         return total
 
+    @property
+    def chips(self) -> int:
+        """Alike chips that divide the model. Energy and power are those of all of them; time, traffic and bytes of one."""
+        return self.chip.placement.tensor_parallel
+
     @cached_property
     def energy_j(self) -> dict[str, float]:
         """Energy [J] by component, dynamic and static; the values add up to the total."""
-        scale = self.chip.power.scale
+        scale = self.chip.power.scale * self.chips
         dynamic = self._sum(lambda step: step.energy_j)
         static = power.static_power_w(self.chip.blocks, self.chip.power)
         parts = {name: value * scale for name, value in dynamic.items()}
@@ -136,13 +144,14 @@ class Result:
     @cached_property
     def row_energy_j(self) -> dict[str, Floats]:
         """Dynamic energy [J] of one run of each row, by component; arrays of shape (rows,)."""
-        return {name: value * self.chip.power.scale for name, value in _row_energy_j(self.soc, self.table).items()}
+        scale = self.chip.power.scale * self.chips
+        return {name: value * scale for name, value in _row_energy_j(self.soc, self.table).items()}
 
     @property
     def static_power_w(self) -> dict[str, float]:
         """Static power [W] by block, and of the chip as a whole under `chip`."""
         static = power.static_power_w(self.chip.blocks, self.chip.power)
-        return {name: watt * self.chip.power.scale for name, watt in static.items() if watt > 0.0}
+        return {name: watt * self.chip.power.scale * self.chips for name, watt in static.items() if watt > 0.0}
 
     @property
     def total_j(self) -> float:
@@ -206,13 +215,17 @@ class Result:
         """What a reader should know about this run: substitutions, spilling, limits passed."""
         notes = [f"{name} asks for {wanted}, which {unit} has not: computed in {taken}"
                  for name, unit, wanted, taken in self.widened]  # fmt: skip
+        if self.chips > 1:
+            notes.append(
+                f"one of {self.chips} alike chips that divide the model: times, traffic, capacity and utilisation are of one "
+                f"chip, tokens of the group, energy and power of all {self.chips}"
+            )
         if self.residency.spilled_fraction:
             notes.append(f"{self.residency.spilled_fraction:.1%} of the weights are spilled to {self.residency.spill_tier}")
         limit = self.chip.power.limit_w
-        if limit and self.power_w > limit:
-            notes.append(
-                f"mean power {self.power_w:.0f} W is above the limit of {limit:.0f} W: a real chip would lower its clock"
-            )
+        each_w = self.power_w / self.chips
+        if limit and each_w > limit:
+            notes.append(f"mean power {each_w:.0f} W is above the limit of {limit:.0f} W: a real chip would lower its clock")
         return tuple(notes)
 
     def bottleneck(self, phase: str) -> str:
@@ -230,10 +243,15 @@ def evaluate(chip: ChipSpec, workload: WorkloadSpec, *, every_token: bool = Fals
 
     Pure: the same specs give the same result to the bit. Raises MappingError where the workload cannot run.
     """
+    return evaluate_steps(chip, workload, [Sample(first_step(workload), 1.0, 0.0), *decode_samples(workload, every_token)])
+
+
+def evaluate_steps(chip: ChipSpec, workload: WorkloadSpec, samples: Sequence[Sample]) -> Result:
+    """As `evaluate`, of the given steps; the workload's request says what the memory must hold."""
     chip = merged_placement(chip, workload.placement)
+    workload = _one_of_group(chip, workload)
     precision = workload.precision or chip.precision or PrecisionSpec()
     soc = Soc(chip)
-    samples = [Sample(first_step(workload), 1.0, 0.0), *decode_samples(workload, every_token)]
     planned = [_chains(soc, workload, precision, sample.step) for sample in samples]
     pieces = [piece for chains in planned for piece in _distinct(chains)]
     stream = workload.model.hidden * element_bytes(precision.activations)
@@ -250,6 +268,14 @@ def evaluate(chip: ChipSpec, workload: WorkloadSpec, *, every_token: bool = Fals
     error = _integration_error(samples, steps)
     widened = tuple(dict.fromkeys(change for piece in pieces for change in piece.widened))
     return Result(chip, workload, precision, soc, table, steps, residency, error, widened)
+
+
+def _one_of_group(chip: ChipSpec, workload: WorkloadSpec) -> WorkloadSpec:
+    """The workload of one chip of those that divide the model. Raises MappingError where the group is too small."""
+    chips = chip.placement.tensor_parallel
+    if chips > 1 and (largest := Soc(chip).peer_link()[1].devices) < chips:
+        raise MappingError(f"{chip.name}: placement.tensor_parallel = {chips}, but a group has at most {largest} chips")
+    return attrs.evolve(workload, model=divided(workload.model, chips))
 
 
 Chain = list[tuple[Piece, int]]
@@ -340,7 +366,7 @@ def _step_result(
     )
 
 
-def _integration_error(samples: list[Sample], steps: tuple[StepResult, ...]) -> float:
+def _integration_error(samples: Sequence[Sample], steps: tuple[StepResult, ...]) -> float:
     """Estimate: the rule against the lower-order rule embedded in the same samples, relative to the decode time."""
     fine = sum(s.weight * r.total_s for s, r in zip(samples[1:], steps[1:], strict=True))
     coarse = sum(s.coarse_weight * r.total_s for s, r in zip(samples[1:], steps[1:], strict=True))

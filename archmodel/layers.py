@@ -11,7 +11,8 @@ from typing import Any
 import attrs
 
 from archmodel import sizes
-from archmodel.matrices import Matrix, cross_attention_matrices, mixer_matrices, router_matrices, scan_work
+from archmodel.experts import ExpertFormats, ExpertWork, expert_kernels, exponent
+from archmodel.matrices import Matrix, cross_attention_matrices, expert_matrices, mixer_matrices, router_matrices, scan_work
 from archmodel.operations import Kind
 from archmodel.spec.chip import CAPABILITIES
 from archmodel.spec.model import (
@@ -28,7 +29,7 @@ from archmodel.units import FORMATS, element_bytes
 STREAM = -1  # dependency on what enters the template
 
 # operations per element of the usual formulations; an exponential counts apart
-_FLOP = {"norm": 4, "norm_bias": 7, "rotary": 3, "residual": 1, "gated": 3, "plain": 6, "router": 3, "combine": 2}
+_FLOP = {"norm": 4, "norm_bias": 7, "rotary": 3, "residual": 1, "gated": 3, "plain": 6}
 
 
 @attrs.frozen
@@ -49,6 +50,7 @@ class Step:
     groups: tuple[Group, ...]
     encode_tokens: int = 0
     cross_tokens: int = 0
+    routing: str = "uniform"
 
     @property
     def tokens(self) -> int:
@@ -82,6 +84,11 @@ class Setting:
         return sum(group.sequences * group.new_tokens for group in self.groups)
 
     @property
+    def chips(self) -> int:
+        """Chips that divide the model, of whose parts `model` is one."""
+        return self.placement.tensor_parallel
+
+    @property
     def activation_byte(self) -> float:
         return element_bytes(self.precision.activations)
 
@@ -101,6 +108,11 @@ class _Builder:
     def add(self, name: str, kind: Kind, role: str, capability: str, after: tuple[int, ...], **columns: Any) -> int:
         record = {"name": name, "kind": kind, "role": ROLES.index(role), "capability": CAPABILITIES.index(capability)}
         self.records.append({**record, "after": after, **columns})
+        return len(self.records) - 1
+
+    def record(self, name: str, after: tuple[int, ...], columns: dict[str, Any]) -> int:
+        """Append a record whose columns say what it is."""
+        self.records.append({"name": name, "after": after, **columns})
         return len(self.records) - 1
 
     def matmul(self, matrix: Matrix, role: str, after: int, m: float, number_format: str, **columns: Any) -> int:
@@ -140,6 +152,20 @@ class _Builder:
         return self.vector(name, "vector", "residual", after, self.setting.tokens * self.setting.model.hidden,
                            _FLOP["residual"] * (len(after) - 1), reads=len(after))  # fmt: skip
 
+    def collective(self, op: str, after: int, elements: float) -> int:
+        """Exchange of `elements` activations between the chips that divide the model; nothing on one chip."""
+        if self.setting.chips == 1:
+            return after
+        byte = elements * self.setting.activation_byte
+        return self.add(op, Kind.COLLECTIVE, "vector", "residual", (after,), read_byte=byte, write_byte=byte)
+
+    def reduced(self, branches: tuple[int, ...]) -> tuple[int, ...]:
+        """Branches of which every chip holds a summand, added up over them in one exchange."""
+        if self.setting.chips == 1:
+            return branches
+        one = self.residual("partial_sum", branches) if len(branches) > 1 else branches[0]
+        return (self.collective("all_reduce", one, self.setting.tokens * self.setting.model.hidden),)
+
     def template(self, name: str) -> Template:
         return Template(name, tuple(self.records))
 
@@ -150,17 +176,17 @@ def layer_template(layer: LayerSpec, setting: Setting, name: str, encoder: bool 
     normed = b.norm("norm", STREAM, layer.norm_bias) if layer.norms else STREAM
     mixed = _mixer(b, layer, normed, encoder)
     if layer.parallel:
-        branches = _feed_forward(b, layer, normed)
-        b.residual("residual", (*branches, mixed, STREAM))
+        branches = (*_feed_forward(b, layer, normed), mixed)
+        b.residual("residual", (*b.reduced(branches), STREAM))
         return b.template(name)
-    stream = b.residual("residual", (mixed, STREAM))
+    stream = b.residual("residual", (*b.reduced((mixed,)), STREAM))
     if layer.cross_attention is not None and not encoder:
         normed = b.norm("cross_norm", stream, layer.norm_bias)
         crossed = _cross_attention(b, layer.cross_attention, normed)
-        stream = b.residual("cross_residual", (crossed, stream))
+        stream = b.residual("cross_residual", (*b.reduced((crossed,)), stream))
     if layer.feed_forward is not None or layer.moe is not None:
         normed = b.norm("ffn_norm", stream, layer.norm_bias) if layer.norms > 1 else stream
-        b.residual("ffn_residual", (*_feed_forward(b, layer, normed), stream))
+        b.residual("ffn_residual", (*b.reduced(_feed_forward(b, layer, normed)), stream))
     return b.template(name)
 
 
@@ -298,20 +324,24 @@ def _activation(b: _Builder, after: int, elements: float, gated: bool, name: str
 
 
 def _experts(b: _Builder, layer: LayerSpec, moe: MoeSpec, after: int) -> list[int]:
-    """Router, the distinct experts that the step's tokens touch (expected value), and the shared experts beside them."""
-    s, tokens, hidden, compute = b.setting, b.setting.tokens, b.setting.model.hidden, b.setting.precision.feed_forward
-    distinct = sizes.expected_distinct_experts(moe.experts, moe.experts_per_token, tokens)
-    each = tokens * moe.experts_per_token / distinct
+    """Router, the experts that the step's tokens touch, and the shared experts beside them."""
+    s, tokens, hidden = b.setting, b.setting.tokens, b.setting.model.hidden
     (router,) = router_matrices(layer, hidden)
     node = b.matmul(router, "router", after, tokens, s.precision.activations, weight_byte=s.stored_byte)
-    node = b.vector("route", "router", "router", (node,), tokens * moe.experts, _FLOP["router"], exp=1.0)
-    up = Matrix("experts_up", moe.intermediate * (1 + moe.gated), hidden)
-    node = b.matmul(up, "feed_forward", node, each, compute, count=distinct)
-    node = _activation(b, node, tokens * moe.experts_per_token * moe.intermediate, moe.gated, "experts")
-    down = Matrix("experts_down", hidden, moe.intermediate)
-    node = b.matmul(down, "feed_forward", node, each, compute, count=distinct)
-    combined = b.vector("combine", "vector", "residual", (node,), tokens * hidden * moe.experts_per_token, _FLOP["combine"],
-                        writes=1.0 / moe.experts_per_token)  # fmt: skip
+    work = ExpertWork(
+        tokens=tokens, hidden=hidden, intermediate=moe.intermediate, matrices=1 + moe.gated, experts=moe.experts,
+        chosen=moe.experts_per_token, ranks=1, routing=exponent(s.step.routing),
+    )  # fmt: skip
+    formats = ExpertFormats(
+        activation_byte=s.activation_byte, operand_byte=s.activation_byte, written_byte=s.activation_byte, weight_byte=0.0,
+        compute_format=FORMATS.index(s.precision.feed_forward),
+    )  # fmt: skip
+    stored = [float(sizes.matrix_bytes(m, s.precision)) / m.elements for m in expert_matrices(layer, hidden)]
+    byte = dict(zip(("experts_up", "experts_down"), stored, strict=True))
+    for name, columns in expert_kernels(work, formats):
+        product = {"weight_byte": byte[name]} if name in byte else {}
+        node = b.record(name, (node, after) if name == "permute" else (node,), {**columns, **product})
+    combined = node
     if not moe.shared_intermediate:
         return [combined]
     shared = FeedForwardSpec(intermediate=moe.shared_intermediate, gated=moe.gated)
@@ -342,6 +372,9 @@ def exit_template(setting: Setting) -> Template:
     if width:
         head = Matrix("head", width, model.hidden)
         node = b.matmul(head, "head", node, rows, precision.head, weight_byte=setting.stored_byte)
+        if model.head:
+            width = model.vocabulary * setting.chips + model.classes
+            node = b.collective("all_gather", node, rows * width)
     if model.head and model.family != "encoder":
         b.vector("sampling", "sampling", "sampling", (node,), rows * width, 3.0, exp=1.0, writes=1.0 / width)
     return b.template("exit")

@@ -24,6 +24,8 @@ class Kind(IntEnum):
     ATTENTION = 1  # m = sequences, q_tokens ... v_dim
     SCAN = 2  # recurrent state update: elements, flop, exp and the state as kv_byte traffic
     VECTOR = 3  # elements, flop, exp, read_byte, write_byte
+    EXPERTS = 5  # a mixture of experts in a table: several rows of the kinds above
+    COLLECTIVE = 4  # between chips of a group: no unit runs it, and it fills no column
 
 
 _COLUMNS: dict[str, Any] = {"kind": np.int64, "role": np.int64, "capability": np.int64, "compute_format": np.int64}
@@ -33,7 +35,8 @@ _COLUMNS: dict[str, Any] = {"kind": np.int64, "role": np.int64, "capability": np
 class Rows:
     """Distinct operations, one row each; all arrays have shape (rows,). Columns a kind does not use are 0.
 
-    Matmul: `count` independent problems C[m,n] = A[m,k] B[k,n]; B is the weight operand, `weight_byte` bytes an element.
+    Matmul: `count` independent problems C[m,n] = A[m,k] B[k,n]; B is the weight operand, `weight_byte` bytes an element. Where
+    `experts` > 0 the problems are experts, `m` is their mean load and the columns of the routing say how loads differ.
     Attention: `sequences` x `heads` queries of `q_tokens` tokens against `kv_tokens` cached ones, new ones included
     (`window` > 0 limits them); `kv_heads` share a load; `latent` = 1 reads one cached vector of `qk_dim` elements for
     both K and V (MLA, absorbed). Vector and scan: `flop` and `exp` in all.
@@ -51,6 +54,13 @@ class Rows:
     weight_byte: Floats  # [B/element] of B, scales included
     input_byte: Floats  # [B/element] of A, or of Q
     output_byte: Floats  # [B/element] of C
+    whole_k: Floats  # 1: the library has no kernel that splits k
+    routed_tokens: Floats  # of all ranks, for a product in groups: one group for each expert that gets a token
+    experts: Floats  # that tokens choose from, on all ranks; 0: no groups
+    chosen: Floats  # experts of a token
+    ranks: Floats  # that divide the experts
+    routing: Floats  # balanced, uniform or the exponent of a power law: see kernels/moe.py
+    masked: Floats  # 1: picks of experts of other ranks are multiplied as well
     sequences: Floats
     q_tokens: Floats
     kv_tokens: Floats
@@ -79,6 +89,8 @@ class Rows:
         return Rows(name=tuple(self.name[i] for i in index), **columns)
 
 
+#: columns of the routing, in the order that kernels/moe.py takes them
+ROUTING = ("routed_tokens", "experts", "chosen", "ranks", "routing", "masked")
 NUMERIC = tuple(field.name for field in attrs.fields(Rows) if field.name != "name")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from archmodel.components import link as links
+from archmodel.components.collective import OPS, collectives
 from archmodel.kernels.timeline import (
     CLASS_COMPUTE,
     CLASS_CONVERSION,
@@ -24,7 +25,6 @@ from archmodel.spec.chip import CAPABILITIES
 from archmodel.spec.workload import ROLES
 from archmodel.units import FORMATS, element_bytes
 
-_FUSED = {CAPABILITIES.index(name) for name in ("norm", "rotary", "activation", "quantise")}
 _TOKEN_ID_BYTE = 4.0
 _PIXEL_BYTE = 1.0  # of a patch element as the host sends it: 8-bit colour
 _QUANTISE_FLOP = 3.0  # scale, round and the running maximum, per element
@@ -71,6 +71,9 @@ class _Placer:
 
     def place(self) -> Piece:
         for index, record in enumerate(self.template.records):
+            if record["kind"] == Kind.COLLECTIVE:
+                self.at[index] = self._collective(record)
+                continue
             capability = CAPABILITIES[record["capability"]]
             owner = self.soc.owner(ROLES[record["role"]], capability)
             if self.soc.host and owner == self.soc.host[0]:
@@ -86,7 +89,8 @@ class _Placer:
     def _unit(self, record: dict[str, Any], owner: str, after: tuple[int, ...]) -> int:
         before = next((i for i in after if i != STREAM), STREAM)
         joined = before != STREAM and self.records[before]["owner"] == owner
-        fused = self.setting.placement.fusion and record["capability"] in _FUSED and record["kind"] == Kind.VECTOR and joined
+        able = CAPABILITIES[record["capability"]] in self.soc.chip.software.fused
+        fused = self.setting.placement.fusion and able and record["kind"] == Kind.VECTOR and joined
         values = {key: value for key, value in record.items() if key not in ("name", "after")}
         return self.add(record["name"], owner, CLASS_COMPUTE, after, **values, fused=float(fused))
 
@@ -178,6 +182,20 @@ class _Placer:
             moved=dict.fromkeys(route, byte), read_byte=byte, write_byte=byte,
         )  # fmt: skip
 
+    def _collective(self, record: dict[str, Any]) -> int:
+        """An exchange with the chip's peers, from the unit that holds the data; the slowest link of the way runs it."""
+        (before,) = record["after"]
+        node = self.at[before]
+        unit = self.lies(node)
+        link, peers = self.soc.peer_link(unit)
+        direct = self.soc.chip.software.direct_all_reduce
+        (seconds, sent_byte, _), = collectives(self.soc.links[link], peers, OPS.index(record["name"]), self.setting.chips,
+                                               record["read_byte"], direct)  # fmt: skip
+        return self.add(
+            record["name"], link, CLASS_TRANSFER, (node,), lies=unit, duration_s=float(seconds),
+            moved={link: float(sent_byte)}, read_byte=record["read_byte"], write_byte=record["write_byte"],
+        )  # fmt: skip
+
     def _host_embedding(self, record: dict[str, Any]) -> int:
         """Host work of the lookup (and of tokenising a prompt), then the embeddings over the links to the chip."""
         assert self.soc.host is not None
@@ -211,12 +229,16 @@ def place_entry(soc: Soc, setting: Setting, template: Template) -> Piece:
     """The entry: tokenised and embedded on the host, or looked up on a unit from token ids that the host sends."""
     placer = _Placer(soc, setting, template)
     host = soc.host
+    software, sequences = soc.chip.software, sum(group.sequences for group in setting.groups)
+    if host and (software_us := software.step_us + sequences * software.sequence_us) > 0.0:
+        lies = placer.stream_owner
+        placer.stream = placer.add("schedule", host[0], CLASS_HOST, (STREAM,), lies, duration_s=software_us * 1e-6)
     if host and _looks_up_elsewhere(soc, setting) and setting.step.phase != "decode":
         name, spec = host
         seconds = spec.step_us * 1e-6 + setting.tokens * spec.tokenise_us_per_token * 1e-6
-        placer.add("host_tokenise", name, CLASS_HOST, (STREAM,), duration_s=seconds)
+        node = placer.add("host_tokenise", name, CLASS_HOST, (placer.stream,), duration_s=seconds)
         each = _TOKEN_ID_BYTE if setting.model.vocabulary else _PIXEL_BYTE * setting.model.patch_elements
-        placer.stream = placer.transfer("host_to_chip", name, placer.stream_owner, (0,), setting.tokens * each)
+        placer.stream = placer.transfer("host_to_chip", name, placer.stream_owner, (node,), setting.tokens * each)
     return placer.place()
 
 

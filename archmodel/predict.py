@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 
 from archmodel.components import gpu, memory, npu
+from archmodel.components.collective import ALGORITHMS, OPS, collectives
 from archmodel.costs import LIMITS, Costs, Floats, Surroundings
 from archmodel.dtypes import ATTENTION_DTYPES, DTYPES
 from archmodel.errors import MappingError
@@ -34,7 +35,7 @@ class Prediction:
     operations: OperationTable
     chip: str
     predicted_us: Floats
-    bound: tuple[str, ...]  # the largest of LIMITS
+    bound: tuple[str, ...]  # the largest of LIMITS; of a collective, its algorithm
     unit: tuple[str, ...]
     compute_format: tuple[str, ...]  # empty where an operation has no number format
     predicted_cycles: Ints | None = None  # as SCALE-Sim reports them
@@ -64,11 +65,18 @@ def predict_file(chip: ChipSpec, path: str | Path, scalesim3: bool = False, *, r
         MappingError: no unit for a format, no NPU in `scalesim3`, tiles that do not fit.
     """
     operations = read_operations(path, shapes_only=scalesim3)
+    if operations.kind == Kind.COLLECTIVE:
+        return _collectives(Soc(chip), operations)
     return _compatible(chip, operations) if scalesim3 else _physical(Soc(chip), operations, repeated)
 
 
+def predict_operations(chip: ChipSpec, operations: OperationTable, *, repeated: bool = True) -> Prediction:
+    """`predict_file` of operations that are read already: products or attention, not collectives."""
+    return _physical(Soc(chip), operations, repeated)
+
+
 def _physical(soc: Soc, operations: OperationTable, repeated: bool) -> Prediction:
-    owners = _assign(soc, operations)
+    owners = assign(soc, operations)
     size = len(operations)
     limits_s, duration_s = np.zeros((size, len(LIMITS))), np.zeros(size)
     formats = np.array([FORMATS.index(name) for _, name in owners])[operations.dtype]
@@ -76,7 +84,7 @@ def _physical(soc: Soc, operations: OperationTable, repeated: bool) -> Predictio
         index = np.flatnonzero(np.array([name == unit for name, _ in owners])[operations.dtype])
         rows, owner = rows_of(operations, index, formats[index])
         try:
-            costs = _costs(soc, unit, rows, repeated)
+            costs = unit_costs(soc, unit, rows, owner if repeated else None)
         except MappingError as error:
             raise MappingError(f"{operations.table.file}: {error}") from None
         duration_s += np.bincount(owner, costs.duration_s, size)
@@ -97,12 +105,30 @@ def _physical(soc: Soc, operations: OperationTable, repeated: bool) -> Predictio
     )
 
 
+def _collectives(soc: Soc, operations: OperationTable) -> Prediction:
+    """Collectives over the chip's link to its peers."""
+    link, peers = soc.peer_link()
+    op, direct = np.array([(OPS.index(name), way == "direct") for name, way in operations.dtypes])[operations.dtype].T
+    ranks, byte = operations.size["num_gpus"], operations.size["message_bytes"]
+    found = collectives(soc.links[link], peers, op, ranks, byte, direct)
+    size = len(operations)
+    return Prediction(
+        operations=operations,
+        chip=soc.chip.name,
+        predicted_us=found[:, 0] * 1e6,
+        bound=tuple(ALGORITHMS[code] for code in found[:, 2].astype(int).tolist()),
+        unit=(link,) * size,
+        compute_format=("",) * size,
+        remarks=operations.remarks,
+    )
+
+
 def _meaning(operations: OperationTable, key: tuple[str, ...]) -> tuple[str, ...]:
     """Formats that a dtype asks to be computed in."""
     return (ATTENTION_DTYPES if operations.kind == Kind.ATTENTION else DTYPES)[key[0]].compute
 
 
-def _assign(soc: Soc, operations: OperationTable) -> list[tuple[str, str]]:
+def assign(soc: Soc, operations: OperationTable) -> list[tuple[str, str]]:
     """Unit and compute format of each distinct dtype. Raises MappingError that names all that have none."""
     capability = "attention" if operations.kind == Kind.ATTENTION else "matmul"
     able = {name: unit for name, unit in soc.units.items() if capability in unit.capabilities}
@@ -125,7 +151,8 @@ def _assign(soc: Soc, operations: OperationTable) -> list[tuple[str, str]]:
     return found
 
 
-def _costs(soc: Soc, name: str, rows: Rows, repeated: bool) -> Costs:
+def unit_costs(soc: Soc, name: str, rows: Rows, repeated: Ints | None) -> Costs:
+    """Costs of rows on a unit; `repeated` is the operation of each row where operations are run again and again."""
     unit = soc.units[name]
     around = Surroundings(
         buffer_byte=memory.capacity_byte(soc.tiers[unit.buffer]) * unit.buffer_share,
@@ -135,15 +162,21 @@ def _costs(soc: Soc, name: str, rows: Rows, repeated: bool) -> Costs:
     )
     if isinstance(unit, NpuSpec):
         return npu.costs(unit, rows, around, resident=False)
-    return gpu.costs(unit, rows, around, reuse_byte=_reuse_byte(rows, around.buffer_byte) if repeated else None)
+    reuse_byte = None if repeated is None else _reuse_byte(rows, repeated, memory.capacity_byte(soc.tiers[unit.buffer]))
+    return gpu.costs(unit, rows, around, reuse_byte=reuse_byte)
 
 
-def _reuse_byte(rows: Rows, cache_byte: float) -> Floats:
-    """Data [B] touched between two uses of the same weights or KV cache in a benchmark, shape (rows,)."""
+def _reuse_byte(rows: Rows, operation: Ints, cache_byte: float) -> Floats:
+    """Data [B] touched between two uses of the same weights or KV cache in a benchmark, shape (rows,).
+
+    The weights of a GEMM are taken in turn from several copies; the experts of a layer are there once.
+    """
     weights = rows.count * rows.n * rows.k * rows.weight_byte
     copies = np.clip(np.ceil(cache_byte / np.maximum(weights, 1.0)), 1.0, WEIGHT_COPIES)
-    cache = rows.sequences * rows.kv_tokens * rows.kv_heads * (rows.qk_dim + rows.v_dim) * rows.kv_byte
-    return np.asarray(np.where(rows.kind == Kind.ATTENTION, cache, copies * weights))
+    layer = np.bincount(operation, weights)[operation]
+    seen = np.where(rows.window > 0, np.minimum(rows.window + rows.q_tokens - 1.0, rows.kv_tokens), rows.kv_tokens)
+    cache = rows.sequences * seen * rows.kv_heads * (rows.qk_dim + rows.v_dim) * rows.kv_byte
+    return np.select([rows.kind == Kind.ATTENTION, rows.experts > 0], [cache, layer], copies * weights)
 
 
 def _compatible(chip: ChipSpec, operations: OperationTable) -> Prediction:

@@ -25,7 +25,7 @@ from archmodel.operations import Ints, Kind, Rows, rows_from
 from archmodel.partition import Piece
 from archmodel.residency import Residency
 from archmodel.soc import Soc
-from archmodel.spec.chip import GpuSpec
+from archmodel.spec.chip import CAPABILITIES, GpuSpec
 
 _STALLS = (LIMITS.index("memory"), LIMITS.index("buffer"))
 _WORK = tuple(LIMITS.index(name) for name in ("matrix", "vector", "feed"))
@@ -75,7 +75,7 @@ def tabulate(soc: Soc, residency: Residency, pieces: Sequence[Piece]) -> tuple[T
     busiest = np.where(duplex, np.maximum(byte - written, written), byte)
     with np.errstate(divide="ignore", invalid="ignore"):
         usage = np.where(duration[:, None] > 0.0, busiest / (duration[:, None] * soc.shared_byte_per_s), 0.0)
-    dispatch, commands = _dispatch(soc, rows, event_class)
+    dispatch, commands = _dispatch(soc, rows, event_class, duration)
     timeline = RowTable(owner, duration, dispatch, event_class, *_shares(costs), np.minimum(usage, 1.0))
     return Table(rows, owner, costs, byte, written, timeline, commands, fixed), index
 
@@ -154,7 +154,7 @@ def _traffic(
     return byte, written
 
 
-def _dispatch(soc: Soc, rows: Rows, event_class: Ints) -> tuple[Floats, Floats]:
+def _dispatch(soc: Soc, rows: Rows, event_class: Ints, duration_s: Floats) -> tuple[Floats, Floats]:
     """Dispatch time [s] and commands of each row: one command for every kernel and transfer, none where fused."""
     on_unit = (event_class == CLASS_COMPUTE) | (event_class == CLASS_CONVERSION)
     command = (on_unit & (rows.fused == 0)) | (event_class == CLASS_TRANSFER)
@@ -162,7 +162,16 @@ def _dispatch(soc: Soc, rows: Rows, event_class: Ints) -> tuple[Floats, Floats]:
         control = soc.control[1]
         seconds = (control.dispatch_cycles + control.completion_cycles) / (control.clock_ghz * 1e9)
         return np.where(command, seconds, 0.0), command.astype(float)
-    return np.where(on_unit & (rows.fused == 0), soc.chip.software.kernel_gap_us * 1e-6, 0.0), np.zeros(len(rows))
+    waits_s = np.maximum(soc.chip.software.kernel_gap_us * 1e-6, _call_s(soc, rows) - duration_s)
+    return np.where(on_unit & (rows.fused == 0), waits_s, 0.0), np.zeros(len(rows))
+
+
+def _call_s(soc: Soc, rows: Rows) -> Floats:
+    """Host time [s] of calling each kernel, shape (rows,): a unit waits where its kernel is shorter. None with graphs."""
+    call_us = soc.chip.software.call_us
+    vector = np.where(rows.capability == CAPABILITIES.index("norm"), call_us.get("norm", 0.0), call_us.get("activation", 0.0))
+    product = (rows.kind == Kind.MATMUL) | (rows.kind == Kind.ATTENTION)
+    return np.asarray(np.where(product, call_us.get("matmul", 0.0), vector) * 1e-6)
 
 
 Chain = Sequence[tuple[Piece, Ints, int]]

@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
+import numpy as np
+
+from archmodel.kernels import moe
 from archmodel.matrices import Matrix, layer_matrices, layer_vectors, outer_matrices, outer_vectors, scan_work
 from archmodel.spec.model import AttentionSpec, LatentAttentionSpec, LayerSpec, ModelSpec
 from archmodel.spec.workload import PrecisionSpec
@@ -273,10 +276,12 @@ def _attention_layer_flop(layer: LayerSpec, new_tokens: int, context_tokens: int
     return 0
 
 
-def expected_distinct_experts(experts: int, chosen: int, tokens: int) -> float:
+def expected_distinct_experts(experts: int, chosen: int, tokens: int, routing: float = moe.UNIFORM) -> float:
     """Expected number of distinct experts that `tokens` tokens use, each choosing `chosen` of `experts`.
 
-    E (1 - (1 - k/E)^tokens): uniform and independent routing, an upper bound on what skewed routing fetches.
+    E (1 - (1 - k/E)^tokens) where choices are uniform and independent. `routing` (see `kernels/moe.py`): in turn, they
+    touch as many as they can; loads that fall off by a power law touch fewer. Within [k, min(E, k tokens)].
     """
-    expected = experts * (1.0 - (1.0 - chosen / experts) ** tokens)
+    routed = np.array([[tokens, experts, chosen, 1.0, routing, 0.0]], dtype=np.float64)
+    expected = float(moe.expert_loads(routed, np.empty(0))[0, moe.TOUCHED])
     return min(max(expected, float(chosen) if tokens else 0.0), float(min(experts, chosen * tokens)))

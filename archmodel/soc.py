@@ -20,6 +20,7 @@ from archmodel.spec.chip import (
     HostSpec,
     LinkSpec,
     NpuSpec,
+    PeersSpec,
     SramSpec,
     Tier,
     Unit,
@@ -80,6 +81,17 @@ class Soc:
     @cached_property
     def host(self) -> tuple[str, HostSpec] | None:
         return next(((n, b) for n, b in self.chip.blocks.items() if isinstance(b, HostSpec)), None)
+
+    @cached_property
+    def peers(self) -> tuple[str, PeersSpec] | None:
+        return next(((n, b) for n, b in self.chip.blocks.items() if isinstance(b, PeersSpec)), None)
+
+    def peer_link(self, unit: str = "") -> tuple[str, PeersSpec]:
+        """Slowest link from a unit (the first unless said) to the chip's peers, and those. Raises MappingError without."""
+        if self.peers is None:
+            raise MappingError(f"{self.chip.name}: has no [peers] and no link to them, which a group of chips needs")
+        way = self.route(unit or next(iter(self.units)), self.peers[0])
+        return min(way, key=lambda name: links.payload_byte_per_s(self.links[name])), self.peers[1]
 
     @cached_property
     def resources(self) -> tuple[str, ...]:

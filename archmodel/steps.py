@@ -28,16 +28,18 @@ def first_step(workload: WorkloadSpec) -> Step:
     request, family = workload.request, workload.model.family
     if family == "encoder-decoder":
         source = request.encoder_tokens or request.input_tokens
-        return Step("encode", "encode", (Group(request.batch, 1, 0),), encode_tokens=source, cross_tokens=source)
+        return Step("encode", "encode", (Group(request.batch, 1, 0),), encode_tokens=source, cross_tokens=source,
+                    routing=request.routing)  # fmt: skip
     phase = "prefill" if family == "decoder" else "encode"
-    return Step(phase, phase, (Group(request.batch, request.input_tokens, 0),))
+    return Step(phase, phase, (Group(request.batch, request.input_tokens, 0),), routing=request.routing)
 
 
 def decode_step(workload: WorkloadSpec, context: int) -> Step:
     """One token for every sequence on top of `context` cached ones."""
     request = workload.request
     source = request.encoder_tokens or request.input_tokens if workload.model.family == "encoder-decoder" else 0
-    return Step(f"decode@{context}", "decode", (Group(request.batch, 1, context),), cross_tokens=source)
+    groups = (Group(request.batch, 1, context),)
+    return Step(f"decode@{context}", "decode", groups, cross_tokens=source, routing=request.routing)
 
 
 def decode_samples(workload: WorkloadSpec, every_token: bool) -> list[Sample]:

@@ -26,6 +26,12 @@ def waves_of(tiles, cores):
     return [tiles[start : start + int(cores)] for start in range(0, len(tiles), int(cores))]
 
 
+def still_cached(footprint, cache, partitions):
+    """All while it fits each of the partitions; none at half as much again with two of them, at a tenth more with one."""
+    over = footprint / (cache / partitions) - 1
+    return 1.0 - min(1.0, max(0.0, over / max(0.1, (partitions - 1) / partitions)))
+
+
 def kept(footprint, cache):
     return max(0.0, 1.0 - footprint / cache)
 
@@ -38,8 +44,8 @@ def matmul_memory(core, m, n, k, count, width, tile, split, tiles, reuse):
     half = core.cache_byte / 2
     rows_kept = max(tall * tile[0], half / (k * width[0]))
     cols_kept = max(at_once / tall * tile[1], half / (k * width[1]))
-    hot = kept((a + c) * count, core.cache_byte)
-    hot_b = kept((a + c) * count + reuse, core.cache_byte)
+    hot = still_cached((a + c) * count, core.cache_byte, core.partitions)
+    hot_b = still_cached((a + c) * count + reuse, core.cache_byte, core.partitions)
     ways = [
         (a * (1 - hot), b * (1 - hot_b) * max(1.0, m / rows_kept)),
         (a * (1 - hot) * max(1.0, n / cols_kept), b * (1 - hot_b)),
@@ -65,6 +71,8 @@ def matmul_candidate(core, shape, width, rate, bandwidth, reuse, tile, split):
         vector += widest[1] * depth * core.dequantise_flop / core.vector_flop if width[1] < width[3] else 0.0
         feed += (widest[0] * width[0] + widest[1] * width[1]) * depth / core.feed_byte
         ramps.append(core.ramp + widest[0] * widest[1] * width[2] / core.feed_byte)
+    if matrix > core.boost:  # the power limit has lowered the clock
+        matrix = core.boost + (matrix - core.boost) / core.sustained
     partial = 2 * 4 * split * m * n * count if split > 1 else 0.0
     buffer = (fetched + partial + m * n * width[2] * count) / core.cache_byte_per_cycle
     traffic = sum(matmul_memory(core, m, n, k, count, width, tile, split, len(tiles), reuse))
@@ -91,46 +99,3 @@ def matmul_cycles(core, shape, width, rate, bandwidth, reuse):
             for split in halves(k / 128, 8 * core.cores / tiles):
                 best = min(best, matmul_candidate(core, shape, width, rate, bandwidth, reuse, (rows, cols), split))
     return best
-
-
-def sees(query, key, q_tokens, kv_tokens, window, causal):
-    """Whether new token `query` sees cached token `key`."""
-    position = kv_tokens - q_tokens + query
-    if not causal:
-        return not window or key < window
-    return key <= position and (not window or key > position - window)
-
-
-def score_count(q_tokens, kv_tokens, window, causal):
-    """Pairs of query and key of one head, counted one by one."""
-    return sum(sees(query, key, q_tokens, kv_tokens, window, causal) for query in range(q_tokens) for key in range(kv_tokens))
-
-
-def tile_keys(q_tokens, kv_tokens, window, step):
-    """Keys that each tile of `step` tokens of a causal sequence walks over."""
-    lengths = []
-    for first in range(0, q_tokens, step):
-        queries = range(first, min(first + step, q_tokens))
-        lengths.append(sum(any(sees(q, key, q_tokens, kv_tokens, window, True) for q in queries) for key in range(kv_tokens)))
-    return lengths
-
-
-def context_cycles(core, sequences, q_tokens, heads, kv_heads, dim, width, rate, bandwidth):
-    """Cycles of causal context attention without a cache before it: tiles of every head, dealt to the cores."""
-    tile = int(core.context_tile)
-    lengths = tile_keys(q_tokens, q_tokens, 0, tile) * sequences * heads
-    keys = max(max(lengths), len(waves_of(lengths, core.cores)) * sum(lengths) / len(lengths))
-    used = min(tile, q_tokens)
-    matrix = keys * tile * 2 * dim / (rate * core.matrix_efficiency)
-    vector = keys * used * max(1 / core.exp, 5 / core.vector_flop)
-    feed = keys * 2 * dim * width[1] / core.feed_byte
-    q_byte, o_byte = (sequences * heads * q_tokens * dim * byte for byte in (width[0], width[2]))
-    new_byte = sequences * kv_heads * q_tokens * 2 * dim * width[1]
-    missed = 1 - kept(q_byte + o_byte, core.cache_byte)
-    memory = (2 * new_byte + (q_byte + o_byte) * missed) / min(bandwidth, min(len(lengths), core.cores) * core.stream_byte)
-    fetched = sum(lengths) * 2 * dim * width[1] / core.multicast
-    buffer = (fetched + q_byte + o_byte) / core.cache_byte_per_cycle
-    start = core.latency + core.floor + core.ramp
-    ramps = (len(waves_of(lengths, core.cores)) - 1) * core.ramp
-    busy = ramps + power_mean((matrix, vector, feed), core.overlap_exponent)
-    return start + power_mean((busy, buffer, memory), core.overlap_exponent)

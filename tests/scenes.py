@@ -81,4 +81,6 @@ def random_workload(rng: np.random.Generator) -> WorkloadSpec:
     request = RequestSpec(
         batch=int(rng.integers(1, 10)), input_tokens=int(rng.integers(1, 200)), output_tokens=int(rng.integers(2, 30))
     )
-    return WorkloadSpec(name="random", model=expand(random_shape(rng)), request=request)
+    model = expand(random_shape(rng))
+    routing = str(rng.choice(["uniform", "balanced", "power_law_1.2", "power_law_0.5"]))
+    return WorkloadSpec(name="random", model=model, request=attrs.evolve(request, routing=routing))

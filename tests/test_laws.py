@@ -10,6 +10,7 @@ from scenes import HETERO, ROOT, changed, random_chip, random_workload
 from archmodel import sizes
 from archmodel.costs import LIMITS
 from archmodel.evaluate import evaluate
+from archmodel.experts import exponent
 from archmodel.matrices import layer_matrices
 from archmodel.operations import Kind
 from archmodel.spec.chip import GpuSpec, NpuSpec
@@ -78,7 +79,8 @@ def test_weights_are_read_at_least_once_a_step(result):
                 times = 1.0
                 if part == "experts" and layer.moe is not None:
                     moe = layer.moe
-                    times = sizes.expected_distinct_experts(moe.experts, moe.experts_per_token, step.step.tokens)
+                    routing = exponent(step.step.routing)
+                    times = sizes.expected_distinct_experts(moe.experts, moe.experts_per_token, step.step.tokens, routing)
                 least += times * element_bytes(stored) * sum(matrix.elements for matrix in matrices)
         read = float(result.table.costs.weight_traffic_byte @ step.count)
         assert read >= least * (1 - 1e-9)
@@ -167,7 +169,7 @@ def test_no_memory_stall_at_endless_bandwidth(seed):
     chip, workload = scene(200 + seed)
     buffer = chip.blocks["gpu"].buffer
     wide = {"hbm": {"channels": 10**6, "data_rate_gbit_per_s": 1000.0}, buffer: {"bandwidth_byte_per_cycle": 1e12}}
-    wide["gpu"] = {"stream_byte_per_core_per_cycle": 1e12}
+    wide["gpu"] = {"stream_byte_per_core_per_cycle": 1e12, "vector_byte_per_core_per_cycle": 1e12}
     for link in ("noc", "interposer", "fabric"):
         if link in chip.blocks:
             wide[link] = {"lanes": 10**7, "lane_rate_gt_per_s": 1000.0, "packet_overhead_bytes": 0.0}

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archmodel.costs import Costs, Floats
-from archmodel.spec.chip import Block, ControlSpec, GpuSpec, HostSpec, NpuSpec, PowerSpec
+from archmodel.spec.chip import Block, ControlSpec, GpuSpec, HostSpec, NpuSpec, PeersSpec, PowerSpec
 from archmodel.units import FORMATS
 
 _PJ = 1e-12
@@ -39,5 +39,5 @@ def control_energy_j(control: ControlSpec, commands: Floats) -> Floats:
 
 def static_power_w(blocks: Mapping[str, Block], power: PowerSpec) -> dict[str, float]:
     """Static power [W] by block, and of the chip as a whole under `chip`. The host is outside the chip."""
-    static = {name: block.static_power_w for name, block in blocks.items() if not isinstance(block, HostSpec)}
+    static = {name: block.static_power_w for name, block in blocks.items() if not isinstance(block, HostSpec | PeersSpec)}
     return {**static, "chip": power.static_power_w}

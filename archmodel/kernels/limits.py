@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from archmodel.kernels import kernel
 
+#: least share of the cache by which data used in turn must exceed it until none is kept (measured on an undivided one, L40S:
+#: all are hits at its capacity, none is at 1.1 times that)
+LEAST_FADE = 0.1
+
 
 @kernel
 def smooth_maximum(a: float, b: float, c: float, exponent: float) -> float:
@@ -22,11 +26,11 @@ def smooth_maximum(a: float, b: float, c: float, exponent: float) -> float:
 
 
 @kernel
-def kept_fraction(footprint_byte: float, cache_byte: float) -> float:
-    """Share in [0, 1] of data still cached when `footprint_byte` [B] are touched between two uses of it.
+def missed_fraction(footprint_byte: float, cache_byte: float, partitions: float) -> float:
+    """Share in [0, 1] of data that must come from memory again when `footprint_byte` [B] are used in turn.
 
-    Falls linearly to none at the capacity: real caches, hashed and pseudo-random, lose data before they are full.
+    Each partition of the cache keeps what its own cores read: everything while that fits. Beyond it, copies of what another
+    partition has go first: with two of them nothing is left at half as much again.
     """
-    if footprint_byte >= cache_byte:
-        return 0.0
-    return 1.0 - footprint_byte / cache_byte
+    fade = max(1.0 - 1.0 / partitions, LEAST_FADE)
+    return float(min(max((footprint_byte * partitions / cache_byte - 1.0) / fade, 0.0), 1.0))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archmodel.kernels import kernel
-from archmodel.kernels.limits import kept_fraction, smooth_maximum
+from archmodel.kernels.limits import missed_fraction, smooth_maximum
 
 Floats = NDArray[np.float64]
 Scalars = tuple[float, ...]
@@ -52,6 +52,9 @@ class Cores(NamedTuple):
     ramp: float  # one wave of tiles
     vector_ramp: float  # one wave of tiles of a kernel on the vector lanes
     latency: float  # first byte from memory
+    partitions: float = 1.0  # of the cache, each of which keeps what its own cores read
+    boost: float = np.inf  # matrix work of one kernel before the power limit lowers the clock
+    sustained: float = 1.0  # share of the clock that is left then
 
 
 @kernel
@@ -66,13 +69,19 @@ def memory_traffic(core: Cores, size: Scalars, tile: Scalars, resident: float, r
     tall = max(1.0, sqrt(resident * tile_n / tile_m))
     panel_m = max(tall * tile_m, 0.5 * core.cache_byte * m / a_byte)
     panel_n = max(resident / tall * tile_n, 0.5 * core.cache_byte * n / b_byte)
-    missed = 1.0 - kept_fraction(footprint, core.cache_byte)
-    missed_b = 1.0 - kept_fraction(footprint + reuse_byte, core.cache_byte)
+    missed = missed_fraction(footprint, core.cache_byte, core.partitions)
+    missed_b = missed_fraction(footprint + reuse_byte, core.cache_byte, core.partitions)
     a_once, b_once = a_byte * missed, b_byte * missed_b
     a_again, b_again = a_once * max(1.0, n / panel_n), b_once * max(1.0, m / panel_m)
     if a_once + b_again <= a_again + b_once:
         return a_once, b_again, c_byte * missed
     return a_again, b_once, c_byte * missed
+
+
+@kernel
+def sustained_cycles(core: Cores, cycles: float) -> float:
+    """Cycles of the full clock that `cycles` of matrix work take: the power limit lowers the clock when `boost` is over."""
+    return float(min(cycles, core.boost) + max(cycles - core.boost, 0.0) / core.sustained)
 
 
 @kernel
@@ -100,7 +109,7 @@ def time_tile(core: Cores, shape: Floats, width: Floats, plan: Scalars, best: fl
     depth = ceil(k / split / K_STEP) * K_STEP
     tiles = across * down * split * count
     waves, active = ceil(tiles / core.cores), min(tiles, core.cores)
-    out[MATRIX] = waves * tile_m * tile_n * depth / (rate * core.matrix_efficiency)
+    out[MATRIX] = sustained_cycles(core, waves * tile_m * tile_n * depth / (rate * core.matrix_efficiency))
     out[DURATION] = core.latency + core.floor + waves * core.ramp + out[MATRIX]
     if out[DURATION] >= best:  # cannot win
         return
@@ -154,7 +163,7 @@ def matmul(core: Cores, shape: Floats, width: Floats, rate: Floats, bandwidth: F
         and at the cache, and the tile chosen. Rows with an empty dimension are all zero.
 
     Source: wave quantisation and tiling as in NVIDIA's "Matrix Multiplication Background" guide (2023). Ignored: bank
-    conflicts, partitions of the cache, write-back of split-K partial sums to memory, stream-K and a falling clock.
+    conflicts, partitions of the cache, write-back of split-K partial sums to memory, and stream-K.
     """
     result = np.zeros((shape.shape[0], COLUMNS))
     trial = np.zeros(COLUMNS)

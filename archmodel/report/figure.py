@@ -51,11 +51,16 @@ def draw(name: str, trace: Trace, path: Path) -> None:
         "breakdown": breakdown.draw,
         "roofline": roofline.draw,
     }
+    save(lambda figure: drawings[name](figure, trace), path)
+
+
+def save(drawing: Callable[[Figure], None], path: Path) -> None:
+    """Save as PNG what `drawing` puts on a figure, in the style of all of them."""
     with mpl.rc_context(_STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name in a script that the font lacks
         figure = Figure(dpi=_DPI)
         FigureCanvasAgg(figure)
-        drawings[name](figure, trace)
+        drawing(figure)
         figure.savefig(path, format="png")
 
 

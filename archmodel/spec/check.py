@@ -8,7 +8,19 @@ from typing import Any
 import attrs
 
 from archmodel.errors import Problem, SpecError
-from archmodel.spec.chip import Block, ChipSpec, ControlSpec, DramSpec, GpuSpec, HostSpec, LinkSpec, NpuSpec, SramSpec, Unit
+from archmodel.spec.chip import (
+    Block,
+    ChipSpec,
+    ControlSpec,
+    DramSpec,
+    GpuSpec,
+    HostSpec,
+    LinkSpec,
+    NpuSpec,
+    PeersSpec,
+    SramSpec,
+    Unit,
+)
 from archmodel.spec.reader import nearest, shown
 from archmodel.spec.workload import ROLES, PlacementSpec
 
@@ -81,7 +93,7 @@ def _unit_problems(blocks: Blocks) -> list[Problem]:
     for name, unit in blocks.items():
         if isinstance(unit, Unit):
             problems += [*_memory_problems(blocks, name, unit), *_energy_problems(name, unit)]
-    for kind, words in ((ControlSpec, "control core"), (HostSpec, "host")):
+    for kind, words in ((ControlSpec, "control core"), (HostSpec, "host"), (PeersSpec, "group of peers")):
         names = _of(blocks, kind)
         problems += [Problem(other, f"is a second {words} beside {names[0]}; a chip has one") for other in names[1:]]
     return problems

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from archmodel.spec.fields import ascending, by_format, choice, flag, names, number, text
+from archmodel.spec.fields import ascending, by_format, by_name, choice, flag, names, number, text
 from archmodel.spec.standards import STANDARDS
 from archmodel.spec.workload import PlacementSpec, PrecisionSpec
 
@@ -29,6 +29,9 @@ CAPABILITIES = (
     "embedding",
     "sampling",
 )
+
+#: operators that a host calls one at a time
+OPERATORS = ("matmul", "softmax", "norm", "activation", "collective")
 
 
 @attrs.frozen(kw_only=True)
@@ -49,21 +52,50 @@ class GpuSpec:
     buffer_share: float = number("part of the cache that keeps data for the next use", above=0, at_most=1, default=1.0)
     accumulator_kib: float = number("registers of one core that hold an FP32 output tile", above=0, default=128.0)
     tile_sizes: tuple[int, ...] = ascending("candidate edges of an output tile", default=(64, 128, 256))
-    attention_tile: int = number("query rows of a tile of context attention", above=0, at_most=65536, default=128)
+    attention_tile: int = number("query rows of a tile of context attention", above=0, at_most=65536, default=64)
+    attention_stacked_heads: int = number("most query heads that share a load of keys and values in generation", above=0,
+                                          at_most=65536, default=32)  # fmt: skip
+    attention_split_waves: int = number("waves of blocks up to which generation cuts the keys", above=0, at_most=64, default=8)
     multicast: float = number("cores that share one operand fetch", at_least=1, at_most=64, default=1.0)
     overlap_exponent: float = number("how sharply the slowest limit wins; large is a plain maximum", at_least=1,
                                      at_most=64, default=4.0)  # fmt: skip
     matrix_efficiency: float = number("share of the matrix peak inside a matmul's main loop", above=0, at_most=1, default=0.9)
     matmul_stream_efficiency: float = number("share of the memory stream that a matmul keeps", above=0, at_most=1, default=0.9)
     attention_efficiency: float = number("share of the matrix peak in fused attention", above=0, at_most=1, default=0.6)
+    attention_stream_efficiency: float = number("share of the memory stream that attention keeps", above=0, at_most=1,
+                                                default=0.9)  # fmt: skip
+    attention_block_byte_per_cycle: float = number("loads that one block of threads keeps in flight in attention", above=0,
+                                                   default=16.0)  # fmt: skip
     vector_efficiency: float = number("share of the vector and exp peak inside a kernel", above=0, at_most=1, default=0.4)
     dequantise_flop: float = number("vector operations to widen one stored weight inside a matmul", at_least=0, default=4.0)
     kernel_floor_us: float = number("shortest kernel, graph node included, memory latency not", at_least=0, default=2.0)
+    vector_floor_us: float = number("shortest kernel of vector work, memory latency not included", at_least=0, default=1.5)
+    split_floor_us: float = number("adding up the parts of a product whose k is split", at_least=0, default=2.0)
+    sustained_clock_share: float = number("clock of long matrix work, which the power limit lowers, over `clock_ghz`", above=0,
+                                          at_most=1, default=1.0)  # fmt: skip
+    boost_us: float = number("matrix work of one kernel before the power limit lowers the clock", at_least=0, default=2000.0)
+    reduction_floor_us: float = number("shortest pass that finds one number for a whole tensor, memory latency not included",
+                                       at_least=0, default=6.5)  # fmt: skip
+    reduction_byte_in_flight: float = number("loads that one core keeps in flight in such a pass, one element a thread", above=0,
+                                             default=4096.0)  # fmt: skip
+    buffer_latency_ns: float = number("load to use of data in the cache", at_least=0, default=140.0)
+    vector_byte_per_core_per_cycle: float = number("operands that vector work on one core keeps in flight, from cache or memory",
+                                                   above=0, default=22.0)  # fmt: skip
+    buffer_partitions: float = number("partitions of the cache, each of which keeps what its own cores read", at_least=1,
+                                      at_most=64, default=1.0)  # fmt: skip
+    row_stream_efficiency: float = number("share of cache and memory bandwidth in kernels that gather, reduce or evaluate "
+                                          "functions along rows", above=0, at_most=1, default=0.53)  # fmt: skip
+    grouped_efficiency: float = number("share of `matrix_efficiency` that a product in groups (experts) keeps", above=0,
+                                       at_most=1, default=0.9)  # fmt: skip
+    routing_floor_us: float = number("kernels that sort tokens by expert", at_least=0, default=10.0)
     kernel_ramp_us: float = number("prologue and epilogue of one wave of tiles", at_least=0, default=0.5)
-    attention_floor_us: float = number("shortest attention kernel, memory latency not included", at_least=0, default=8.0)
-    attention_ramp_us: float = number("prologue and epilogue of one wave of attention tiles", at_least=0, default=3.0)
-    attention_vector_ramp_us: float = number("the same where one query per KV head runs on the vector lanes", at_least=0,
-                                             default=1.5)  # fmt: skip
+    attention_floor_us: float = number("shortest generation attention, memory latency not included", at_least=0, default=6.0)
+    attention_context_floor_us: float = number("shortest context attention, memory latency not included", at_least=0,
+                                               default=9.0)  # fmt: skip
+    attention_ramp_us: float = number("prologue and epilogue of a block of heads in generation", at_least=0, default=3.0)
+    attention_vector_ramp_us: float = number("the same where one query runs on the vector lanes", at_least=0, default=3.0)
+    attention_context_ramp_us: float = number("the same of a tile of context attention, its operands' loads and stores aside",
+                                              at_least=0, default=2.0)  # fmt: skip
     capabilities: tuple[str, ...] = names("what it can run", *CAPABILITIES, default=CAPABILITIES)
     layout: str = text("how it lays activations out in memory", default="row_major")
     mac_energy_pj: Mapping[str, float] = by_format("energy of one MAC by format", default={"fp16": 0.72})
@@ -182,10 +214,59 @@ class LinkSpec:
 
 
 @attrs.frozen(kw_only=True)
+class PeersSpec:
+    """The other chips of a group of alike ones, as collectives see them: what joins them, and how the library uses it.
+
+    A link of the chip leads to this block; its rate is what one chip sends. Shares are of that rate, in [0, 1].
+    """
+
+    devices: int = number("chips of the largest group, this one included", at_least=2, at_most=65536)
+    source: str = text("where the numbers come from", required=True)
+    fabric_gb_per_s: float = number("all chips together where there is no full switch; 0 is no limit", at_least=0, default=0.0)
+    island: int = number("chips that reach each other without that fabric", at_least=1, at_most=65536, default=1)
+    floor_us: float = number("shortest call", at_least=0, default=6.0)
+    step_us: float = number("one step of the low-latency protocol", at_least=0, default=0.8)
+    eager_share: float = number("share of the link that the low-latency protocol reaches", above=0, at_most=1, default=0.3)
+    bulk_us: float = number("further start-up of the bulk protocol", at_least=0, default=25.0)
+    bulk_step_us: float = number("one step of the bulk protocol", at_least=0, default=1.0)
+    bulk_share: float = number("share of the link that the bulk protocol reaches", above=0, at_most=1, default=0.75)
+    copy_gb_per_s: float = number("copying a chip's own part between steps", above=0, default=600.0)
+    tree: bool = flag("the library has a tree of logarithmic depth (NCCL: between nodes; inside one its trees are chains)",
+                      default=False)  # fmt: skip
+    in_network_share: float = number("share of the link where the switch adds up (NVLS, SHARP); 0: it cannot", at_least=0,
+                                     at_most=1, default=0.0)  # fmt: skip
+    direct_floor_us: float = number("shortest one-shot all-reduce kernel; 0: there is none", at_least=0, default=0.0)
+    direct_step_us: float = number("barrier between the halves of a two-shot one", at_least=0, default=4.0)
+    direct_share: float = number("share of the link when a kernel reads its peers' memory", above=0, at_most=1, default=0.7)
+
+
+@attrs.frozen(kw_only=True)
 class SoftwareSpec:
     """The software stack, which is not silicon: what it costs to get from one kernel to the next."""
 
+    name: str = text("what people call it", default="graph_replay")
     kernel_gap_us: float = number("gap between kernels of a unit without a control core", at_least=0, default=0.0)
+    launch_us: Mapping[str, float] = by_name(
+        "eager: from the host's call of a kernel to its start, where it waits for each; none where graphs are replayed",
+        *OPERATORS, default={},
+    )  # fmt: skip
+    call_us: Mapping[str, float] = by_name("eager: shortest such call, the host's own work", *OPERATORS, default={})
+    step_us: float = number("host work between two steps that the units wait for", at_least=0, default=0.0)
+    sequence_us: float = number("the same for each sequence of the step (scheduling, sampling, detokenising)", at_least=0,
+                                default=0.0)  # fmt: skip
+    fused: tuple[str, ...] = names(
+        "vector operations that run inside the kernel before them, where the placement fuses at all", *CAPABILITIES,
+        default=("norm", "rotary", "activation", "quantise"),
+    )  # fmt: skip
+    matmul_time: float = number("time of its matrix products over that of the library the chip was fitted on", above=0,
+                                at_most=4, default=1.0)  # fmt: skip
+    softmax_passes: float = number("times that a softmax kernel of its own reads its input", at_least=1, at_most=8, default=1.0)
+    prompt_interference: float = number(
+        "share of the prompts in a closed loop that stall the answers of others: 1 where requests end at all times, 0.5 where "
+        "all start together and prompts go first", at_least=0, at_most=1, default=1.0,
+    )  # fmt: skip
+    memory_share: float = number("share of the memory for weights and KV cache", above=0, at_most=1, default=0.9)
+    direct_all_reduce: bool = flag("it has one-shot and two-shot all-reduce kernels", default=False)
     source: str = text("where the numbers come from", default="assumption: graph replay without gaps")
 
 
@@ -201,7 +282,7 @@ class PowerSpec:
 
 Unit = GpuSpec | NpuSpec
 Tier = SramSpec | DramSpec
-Block = GpuSpec | NpuSpec | ControlSpec | HostSpec | SramSpec | DramSpec | LinkSpec
+Block = GpuSpec | NpuSpec | ControlSpec | HostSpec | PeersSpec | SramSpec | DramSpec | LinkSpec
 
 #: kind -> class, for the reader
 KINDS: dict[str, type] = {
@@ -209,6 +290,7 @@ KINDS: dict[str, type] = {
     "npu": NpuSpec,
     "control": ControlSpec,
     "host": HostSpec,
+    "peers": PeersSpec,
     "sram": SramSpec,
     "dram": DramSpec,
     "link": LinkSpec,

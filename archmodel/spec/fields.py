@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import re
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
@@ -135,6 +136,21 @@ def _one_of(value: str, options: Iterable[str]) -> str:
     return f"must be one of {', '.join(options)}{nearest(value, options)}"
 
 
+#: how the routings are called whose loads follow a power law; an exponent follows
+POWER_LAW = "power_law_"
+
+
+def routing(doc: str, *, default: Any = attrs.NOTHING) -> Any:
+    """How tokens choose experts: `balanced`, `uniform` or `power_law_<exponent>`, the exponent above 0 and at most 10."""
+    return _field(lambda value: "" if is_routing(value) else "must be uniform, balanced or power_law_<0..10>", default, doc)
+
+
+def is_routing(value: str) -> bool:
+    """Whether `value` names a routing."""
+    found = re.fullmatch(POWER_LAW + r"(\d{1,2}(\.\d{1,6})?)", value)
+    return value in ("balanced", "uniform") or (found is not None and 0.0 < float(found[1]) <= 10.0)
+
+
 def number_format(doc: str, *, default: Any = attrs.NOTHING) -> Any:
     """The name of a number format."""
     return choice(doc, *FORMATS, default=default)
@@ -151,6 +167,20 @@ def by_format(doc: str, *, default: Any = attrs.NOTHING) -> Any:
                 return f"{key} is no number format; {_one_of(str(key), FORMATS)}"
             if not isinstance(value, float) or not 0.0 < value < _UNBOUNDED:
                 return f"{key} must be a finite number > 0"
+        return ""
+
+    return _field(rule, default, doc)
+
+
+def by_name(doc: str, *options: str, default: Any = attrs.NOTHING) -> Any:
+    """A table from some of a closed list of names to a number of at least 0, for example `{matmul = 24.0}`; may be empty."""
+
+    def rule(table: Any) -> str:
+        for key, value in table.items():
+            if key not in options:
+                return f"{key} is unknown; {_one_of(str(key), options)}"
+            if not isinstance(value, float) or not 0.0 <= value < _UNBOUNDED:
+                return f"{key} must be a finite number >= 0"
         return ""
 
     return _field(rule, default, doc)

@@ -144,6 +144,16 @@ def _laid_over(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any
     return merged
 
 
+def load_stack(path: str | Path) -> SoftwareSpec:
+    """The software stack of a TOML file that holds a [software] table and nothing else. Raises SpecError."""
+    table = read_table(path)
+    problems = [Problem(name, "unknown table; a stack has [software]") for name in table if name != "software"]
+    stack = build(SoftwareSpec, table.get("software", {}), "software", problems)
+    if problems or stack is None:
+        raise SpecError(str(path), problems)
+    return stack
+
+
 def build_chip(table: Mapping[str, Any], file: str) -> ChipSpec:
     """The chip of an already read table; `file` names it in errors."""
     if "chip" not in table and "workload" in table:

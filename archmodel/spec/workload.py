@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from archmodel.spec.fields import choice, flag, number, number_format, text
+from archmodel.spec.fields import choice, flag, number, number_format, routing, text
 from archmodel.spec.model import ModelSpec
 from archmodel.units import FORMATS
 
@@ -39,6 +39,8 @@ class RequestSpec:
     output_tokens: int = number("tokens generated for a sequence; 1 is prefill only", at_least=0, at_most=1e8)
     encoder_tokens: int = number("encoder input of an encoder-decoder; 0 takes input_tokens", at_least=0, at_most=1e8,
                                  default=0)  # fmt: skip
+    routing: str = routing("how tokens choose experts: uniform (independent), balanced (in turn) or power_law_<exponent>, by "
+                           "which the loads of experts fall off", default="uniform")  # fmt: skip
     source: str = text("where the request comes from", default="assumption: chosen by the user")
 
 
@@ -74,6 +76,7 @@ class PlacementSpec:
     fusion: bool = flag("vector operations run inside the neighbouring kernel where it is on the same unit", default=True)
     fused_attention: bool = flag("scores stay on chip (FlashAttention) rather than going through memory", default=True)
     micro_batches: int = number("parts of the batch that overlap on unlike units", above=0, at_most=64, default=1)
+    tensor_parallel: int = number("alike chips that divide every layer, this one included", above=0, at_most=65536, default=1)
     window_policy: str = choice("KV of windowed layers", "capped", "full", default="capped")
     source: str = text("why so", default="")
 

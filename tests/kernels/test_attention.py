@@ -1,14 +1,21 @@
-"""GPU attention: oracles of the mask, the tiles and the context pipeline; traffic by hand; laws."""
+"""GPU attention: oracles of the mask, the tiles and the blocks of each kernel; traffic by hand; laws."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from gpu_oracle import context_cycles, score_count, tile_keys
-from kernels.test_matmul import COLD, CORES, LIMITS
+from attention_oracle import context_cycles, lane_cycles, score_count, stack_cycles, tile_keys
 
 from archmodel.kernels import attention as attn
 
+CORES = attn.AttentionCores(
+    cores=16.0, tile=64.0, stacked_heads=32.0, split_waves=8.0, matrix_efficiency=0.6,
+    vector_flop=64.0, exp=8.0, dequantise_flop=4.0, feed_byte=64.0, block_byte=12.0, cache_byte=2e6, cache_partitions=2.0,
+    cache_byte_per_cycle=500.0, latency=500.0, floor=8000.0, context_floor=15000.0, extra_floor=3000.0, ramp=5000.0,
+    vector_ramp=4000.0, context_ramp=3000.0,
+)  # fmt: skip
+LIMITS = [attn.MATRIX, attn.VECTOR, attn.FEED, attn.BUFFER, attn.MEMORY, attn.FIXED]
+COLD = np.inf
 BF16 = (2.0, 2.0, 2.0, 2.0)
 NAMES = ("sequences", "q_tokens", "kv_tokens", "heads", "kv_heads", "qk_dim", "v_dim", "window", "causal", "latent",
          "materialised", "cached")  # fmt: skip
@@ -36,7 +43,7 @@ def random_rows(seed, rows):
         shapes.append(
             row(
                 sequences=int(np.exp(rng.uniform(0, 5))), q_tokens=q, kv_tokens=q + int(np.exp(rng.uniform(0, 9))),
-                kv_heads=kv_heads, heads=kv_heads * int(rng.choice([1, 3, 4, 7])), qk_dim=dim, v_dim=dim,
+                kv_heads=kv_heads, heads=kv_heads * int(rng.choice([1, 3, 4, 7, 20, 40])), qk_dim=dim, v_dim=dim,
                 window=int(rng.choice([0, 0, 128, 1000])), materialised=int(rng.random() < 0.2), causal=int(rng.random() < 0.8),
             )
         )  # fmt: skip
@@ -60,11 +67,34 @@ def test_tiles_walk_over_the_keys_that_their_tokens_see(window):
 
 
 def test_context_equals_tile_by_tile_oracle():
-    shapes = ((1, 256, 4, 4, 64), (2, 384, 8, 2, 128), (3, 100, 6, 1, 64), (1, 512, 40, 8, 128))
+    shapes = ((1, 256, 4, 4, 64), (2, 384, 8, 2, 128), (3, 100, 6, 1, 64), (1, 512, 40, 8, 128), (1, 9, 4, 4, 256))
     for sequences, q, heads, kv_heads, dim in shapes:
         got = run(row(sequences=sequences, q_tokens=q, kv_tokens=q, heads=heads, kv_heads=kv_heads, qk_dim=dim, v_dim=dim))
-        want = context_cycles(CORES, sequences, q, heads, kv_heads, dim, BF16, 1024.0, 200.0)
+        want = context_cycles(CORES, sequences, q, heads, kv_heads, dim, 1024.0, 200.0)
         assert got[0, attn.DURATION] == pytest.approx(want, rel=1e-9)
+
+
+def test_generation_equals_block_by_block_oracle():
+    shapes = ((1, 1024, 8, 2, 128), (4, 512, 8, 4, 64), (64, 100, 32, 8, 128), (2, 4096, 40, 8, 256), (8, 2048, 96, 4, 128))
+    for sequences, kv, heads, kv_heads, dim in shapes:
+        got = run(row(sequences=sequences, kv_tokens=kv, heads=heads, kv_heads=kv_heads, qk_dim=dim, v_dim=dim))
+        want = stack_cycles(CORES, sequences, kv, heads, kv_heads, dim, 1024.0, 200.0)
+        assert got[0, attn.DURATION] == pytest.approx(want, rel=1e-9)
+
+
+def test_heads_that_cannot_be_stacked_run_on_the_lanes():
+    for sequences, kv, heads, kv_heads, dim in ((1, 64, 40, 1, 128), (32, 500, 80, 2, 64), (7, 90, 33, 1, 256)):
+        got = run(row(sequences=sequences, kv_tokens=kv, heads=heads, kv_heads=kv_heads, qk_dim=dim, v_dim=dim))
+        want = lane_cycles(CORES, sequences, kv, heads, kv_heads, dim, 200.0)
+        assert got[0, attn.TILE] == 0
+        assert got[0, attn.DURATION] == pytest.approx(want, rel=1e-9)
+
+
+def test_a_window_saves_keys_but_not_the_blocks_beside_it():
+    """XQA kernels launch a block for every part of the cache; those outside the window cost their ramp."""
+    alone, windowed, whole = run([row(kv_tokens=128, sequences=4), row(window=128, sequences=4), row(sequences=4)])
+    assert windowed[attn.MEMORY] == alone[attn.MEMORY]
+    assert alone[attn.DURATION] + 3 * CORES.ramp < windowed[attn.DURATION] < whole[attn.DURATION]
 
 
 def test_causal_flops_of_a_prefill():
@@ -104,10 +134,20 @@ def test_latent_reads_one_vector_for_keys_and_values():
 
 
 def test_generation_splits_long_contexts_and_shares_loads():
-    one = run(row(heads=8, kv_heads=8, kv_tokens=65536))[0]
+    one = run(row(heads=8, kv_heads=2, kv_tokens=65536))[0]
     assert one[attn.SPLIT] > 1
     grouped, alone = run([row(sequences=64), row(sequences=64, kv_heads=32)])
     assert alone[attn.MEMORY] > 3.9 * grouped[attn.MEMORY]
+
+
+def test_new_keys_need_no_widening():
+    """A prompt's keys are at hand in the format of its queries; those of earlier prompts are in the cache's."""
+    narrow = (2.0, 1.0, 2.0, 2.0)
+    prompt = row(q_tokens=512, kv_tokens=512, cached=0)
+    assert run(prompt, narrow)[0, attn.VECTOR] == run(prompt)[0, attn.VECTOR]
+    later = row(q_tokens=512, kv_tokens=8192)
+    slow = CORES._replace(dequantise_flop=400.0)
+    assert run(later, narrow, core=slow)[0, attn.VECTOR] > run(later, core=slow)[0, attn.VECTOR]
 
 
 def test_duration_is_at_least_work_over_peak_on_every_resource():
@@ -121,26 +161,41 @@ def test_duration_is_at_least_work_over_peak_on_every_resource():
     assert np.all(out[:, attn.VECTOR] * CORES.exp * CORES.cores >= out[:, attn.EXP] * (1 - 1e-9))
     traffic = out[:, [attn.KV_READ, attn.KV_WRITE, attn.Q_BYTE, attn.SCORE_BYTE, attn.O_BYTE]].sum(axis=1)
     assert np.all(out[:, attn.MEMORY] >= traffic / 200.0 * (1 - 1e-12))
+    fused = out[shapes[:, NAMES.index("materialised")] == 0]
+    moved = fused[:, attn.BUFFER_READ] + fused[:, attn.BUFFER_WRITE]
+    assert np.all(moved <= fused[:, attn.DURATION] * (CORES.cache_byte_per_cycle + 2 * 200.0) * (1 + 1e-9))
 
 
-@pytest.mark.parametrize(
-    "more",
-    [{"cores": 17.0}, {"cores": 40.0}, {"cache_byte": 1e8}, {"cache_byte_per_cycle": 700.0}, {"feed_byte": 80.0},
-     {"stream_byte": 30.0}, {"multicast": 3.0}, {"core_buffer_byte": 300e3}, {"accumulator_byte": 262144.0},
-     {"matrix_efficiency": 1.0}, {"vector_flop": 100.0}, {"exp": 16.0}],
-    ids=str,
-)  # fmt: skip
-def test_more_of_anything_is_never_slower(more):
-    shapes = random_rows(2, 1500)
-    before, after = run(shapes, reuse=1e6), run(shapes, core=CORES._replace(**more), reuse=1e6)
+MORE = [{"cores": 17.0}, {"cores": 40.0}, {"cores": 1000.0}, {"cache_byte": 1e8}, {"cache_byte_per_cycle": 700.0},
+        {"feed_byte": 80.0}, {"block_byte": 30.0}, {"matrix_efficiency": 1.0},
+        {"vector_flop": 100.0}, {"exp": 16.0}, {"cache_partitions": 1.0}, {"latency": 100.0}]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("more", MORE, ids=str)
+def test_more_of_anything_is_never_slower(more, seed):
+    rng = np.random.default_rng(90 + seed)
+    core = CORES if seed == 0 else CORES._replace(
+        **{name: getattr(CORES, name) * float(np.exp(rng.uniform(-2, 2))) for name in CORES._fields
+           if name not in (*more, "tile", "cache_partitions", "matrix_efficiency", "cores")},
+    )  # fmt: skip
+    shapes = random_rows(2 + seed, 1500)
+    before, after = run(shapes, core=core, reuse=1e6), run(shapes, core=core._replace(**more), reuse=1e6)
     assert np.all(after[:, attn.DURATION] <= before[:, attn.DURATION] * (1 + 1e-9))
-    assert np.all(run(shapes, bandwidth=300.0)[:, attn.DURATION] <= run(shapes)[:, attn.DURATION] * (1 + 1e-9))
+    faster = run(shapes, core=core, bandwidth=300.0)
+    assert np.all(faster[:, attn.DURATION] <= run(shapes, core=core)[:, attn.DURATION] * (1 + 1e-9))
 
 
-def test_more_context_is_never_faster():
-    out = run([row(kv_tokens=tokens) for tokens in (1, 2, 17, 64, 65, 500, 4096, 4097, 100_000, 10_000_000)])
-    assert np.all(np.diff(out[:, attn.DURATION]) >= 0)
-    assert np.isfinite(out).all()
+@pytest.mark.parametrize("heads", [8, 32, 512])
+@pytest.mark.parametrize("window", [0, 300])
+def test_more_work_is_never_faster(heads, window):
+    tokens = (1, 2, 17, 64, 65, 127, 128, 129, 500, 4096, 4097, 100_000, 10_000_000)
+    for sequences in (1, 6):
+        out = run([row(kv_tokens=count, heads=heads, window=window, sequences=sequences) for count in tokens])
+        assert np.all(np.diff(out[:, attn.DURATION]) >= -1e-6)
+        assert np.isfinite(out).all()
+    batches = run([row(sequences=count, heads=heads, window=window) for count in (1, 2, 3, 15, 16, 17, 100, 128, 129, 5000)])
+    assert np.all(np.diff(batches[:, attn.DURATION]) >= -1e-6)
 
 
 def test_empty_rows_cost_nothing():

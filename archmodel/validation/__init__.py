@@ -1,0 +1,1 @@
+"""Predictions scored against measured times that are in the repository (`data/validation`)."""

@@ -1,0 +1,39 @@
+"""Print the README's part on accuracy: errors against measured times, from the rows in `data/validation`.
+
+    python benchmarks/accuracy.py
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from archmodel.report.validation import accuracy_table, left_out_medians, serving_median
+from archmodel.validation.run import validate
+
+ROOT = Path(__file__).parents[1]
+
+
+def main() -> None:
+    found = validate(ROOT)
+    rows = sum(int(points.report.sum()) for points in found.points)
+    runs, median = serving_median(found)
+    low, high = left_out_medians(found)
+    met = [entry.met for entry in found.summary if entry.met is not None]
+    print(f"""\
+Absolute error of the predicted time against {rows:,} measured operations, of shapes that no fit has seen: median / mean
+[%]. *Roofline* is the median error of max(FLOP / peak, bytes / bandwidth), from the best device to the worst.
+
+{accuracy_table(found)}
+
+- {sum(met)} of the project's own {len(met)} bars are met; [reports/validation.md](reports/validation.md) says which,
+  and where the rest of the error sits.
+- Time per output token of Llama 3.1 (8B and 70B) on H100 and H200, under load in three serving stacks: {median:.0f}%
+  median over {runs} measured runs.
+- A GPU that nobody has measured, with the constants of the measured one nearest in design: {low:.0f}% to {high:.0f}%
+  median on bf16 GEMMs. That is what to expect of `chips/mi300x.toml`, `chips/rtx_4090.toml` and the like.
+
+`python -m archmodel validate` repeats all of this from the rows in `data/validation`, in under a minute.""")
+
+
+if __name__ == "__main__":
+    main()
