@@ -1,6 +1,6 @@
 """Print the README's part on accuracy: errors against measured times, from the rows in `data/validation`.
 
-    python benchmarks/accuracy.py
+python benchmarks/accuracy.py
 """
 
 from __future__ import annotations

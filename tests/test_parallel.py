@@ -7,6 +7,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 import pytest
+from scenes import changed
 
 from archmodel import sizes
 from archmodel.errors import MappingError
@@ -14,7 +15,6 @@ from archmodel.evaluate import evaluate
 from archmodel.parallel import divided
 from archmodel.spec.toml import load_chip, load_stack, load_workload
 from archmodel.spec.workload import PrecisionSpec
-from tests.scenes import changed
 
 ROOT = Path(__file__).parents[1]
 H100 = load_chip(ROOT / "chips/h100_sxm.toml")

@@ -31,7 +31,6 @@ rows count.""",
 The attention kernel alone: expanded in context, absorbed in generation (DeepSeek-V2). No constant was fitted to it.""",
     "quantise": """\
 The two kernels before an fp8 product: `computescale` finds the largest value of a tensor, `scale_matrix` divides by it.""",
-
     "collectives": f"""\
 Messages of {SMALLEST_MESSAGE // 1024} KiB and more. The L40S has no NVLink and its node had no peer-to-peer transfers, so
 that its figures are those of that node. Calls of a library without graphs (eager) carry its launch time, which the
@@ -267,7 +266,6 @@ the donor as they are: multicast and partitions of the cache stay the device's (
 feed of a core is scaled with its matrix rate. Both rules were made with this table in view."""
 
 
-
 def _over(validation: Validation) -> str:
     """Devices that miss the bar of 15% with the constants of the nearest design."""
     found = {device: validation.left_out[device, donor].median for device, donor in NEXT_OF_KIN.items()}
@@ -338,9 +336,7 @@ def skipped_lines(validation: Validation) -> list[str]:
     devices: dict[tuple[str, str], list[str]] = {}
     for entry in validation.skipped:
         devices.setdefault((entry.what, entry.reason), []).append(name_of(entry.device))
-    return [
-        f"{OPERATIONS[what]} ({', '.join(names)}) is not predicted: {reason}" for (what, reason), names in devices.items()
-    ]
+    return [f"{OPERATIONS[what]} ({', '.join(names)}) is not predicted: {reason}" for (what, reason), names in devices.items()]
 
 
 def _skipped(validation: Validation) -> str:

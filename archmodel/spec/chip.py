@@ -74,12 +74,12 @@ class GpuSpec:
     sustained_clock_share: float = number("clock of long matrix work, which the power limit lowers, over `clock_ghz`", above=0,
                                           at_most=1, default=1.0)  # fmt: skip
     boost_us: float = number("matrix work of one kernel before the power limit lowers the clock", at_least=0, default=2000.0)
-    reduction_floor_us: float = number("shortest pass that finds one number for a whole tensor, memory latency not included",
+    reduction_floor_us: float = number("shortest pass that finds one number for a whole tensor, without memory latency",
                                        at_least=0, default=6.5)  # fmt: skip
-    reduction_byte_in_flight: float = number("loads that one core keeps in flight in such a pass, one element a thread", above=0,
+    reduction_byte_in_flight: float = number("loads that one core keeps in flight in such a pass", above=0,
                                              default=4096.0)  # fmt: skip
     buffer_latency_ns: float = number("load to use of data in the cache", at_least=0, default=140.0)
-    vector_byte_per_core_per_cycle: float = number("operands that vector work on one core keeps in flight, from cache or memory",
+    vector_byte_per_core_per_cycle: float = number("operands that vector work keeps in flight on one core",
                                                    above=0, default=22.0)  # fmt: skip
     buffer_partitions: float = number("partitions of the cache, each of which keeps what its own cores read", at_least=1,
                                       at_most=64, default=1.0)  # fmt: skip

@@ -72,9 +72,7 @@ def experts(tokens, inner, hidden, routing):
     """Kernels of 16 experts, of which a token picks 2."""
     work = ExpertWork(tokens=tokens, hidden=hidden, intermediate=inner, matrices=2.0, experts=16.0, chosen=2.0, ranks=1.0,
                       routing=routing)  # fmt: skip
-    formats = ExpertFormats(
-        activation_byte=2.0, operand_byte=2.0, written_byte=2.0, weight_byte=2.0, compute_format=BF16
-    )
+    formats = ExpertFormats(activation_byte=2.0, operand_byte=2.0, written_byte=2.0, weight_byte=2.0, compute_format=BF16)
     return [{"name": name, **columns} for name, columns in expert_kernels(work, formats)]
 
 
