@@ -61,7 +61,7 @@ def save(drawing: Callable[[Figure], None], path: Path) -> None:
         figure = Figure(dpi=_DPI)
         FigureCanvasAgg(figure)
         drawing(figure)
-        figure.savefig(path, format="png")
+        figure.savefig(path, format="png", pil_kwargs={"compress_level": 2})  # packing harder costs more time than drawing
 
 
 def title(figure: Figure, trace: Trace, text: str) -> None:
