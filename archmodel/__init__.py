@@ -14,13 +14,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from archmodel.evaluate import Result, evaluate
+    from archmodel.evaluate import evaluate
+    from archmodel.result import Result
     from archmodel.spec.toml import load_chip, load_workload
 
 __all__ = ["Result", "evaluate", "load_chip", "load_workload"]
 __version__ = "0.1.0"
 
-_HOMES = {"Result": "archmodel.evaluate", "load_chip": "archmodel.spec.toml", "load_workload": "archmodel.spec.toml"}
+_HOMES = {"Result": "archmodel.result", "load_chip": "archmodel.spec.toml", "load_workload": "archmodel.spec.toml"}
 
 
 def __getattr__(name: str) -> Any:

@@ -5,8 +5,6 @@ Results go to standard output, everything else to standard error.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import shlex
 import sys
@@ -15,22 +13,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import attrs
 import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 
+from archmodel import studies
 from archmodel.errors import ArchmodelError, Problem, SpecError
+from archmodel.options import AsJson, ChipFile, Quiet, Settings
+from archmodel.report.console import print_json, stdout, working
 from archmodel.spec.reader import read_text
 from archmodel.spec.toml import WORKLOAD_TABLES, load_chip, load_stack, load_workload, parse_overrides, read_table
-from archmodel.split import FIT_SHARE, SEED
 
 if TYPE_CHECKING:
-    from archmodel.evaluate import Result
     from archmodel.predict import Prediction
+    from archmodel.result import Result
     from archmodel.spec.chip import ChipSpec
     from archmodel.spec.workload import WorkloadSpec
 
 _USER_ERROR = 2
 _INTERRUPTED = 130
-_PIPED_WIDTH = 140
 _PREVIEW_ROWS = 20
 
 app = typer.Typer(
@@ -39,14 +38,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="A cycle-approximate model of heterogeneous chips for Transformer inference.",
 )
-
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override a number, for example npu.clock_ghz=1.2. May be repeated."),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress on standard error.")]
-ChipFile = Annotated[Path, typer.Argument(metavar="CHIP", help="A chip (TOML).", show_default=False)]
 
 
 @app.command("eval")
@@ -75,7 +66,7 @@ def eval_command(
     request = {"batch": batch, "input_tokens": input_tokens, "output_tokens": output_tokens}
     overrides = parse_overrides(settings or [])
     overrides |= {f"request.{name}": value for name, value in request.items() if value is not None}
-    with _working("evaluating", quiet):
+    with working("evaluating", quiet):
         chip, workload = _inputs(chip_file, workload_file, overrides)
         if stack is not None:
             chip = attrs.evolve(chip, software=load_stack(stack))
@@ -84,7 +75,7 @@ def eval_command(
         result = evaluate(chip, workload, every_token=every_token)
     files: list[Path] = []
     if not no_report:
-        with _working("writing the trace and figures", quiet):
+        with working("writing the trace and figures", quiet):
             files = _write(result, chip_file, workload_file, output_dir)
     _print_result(result, files, as_json=as_json, explain=explain)
 
@@ -102,9 +93,9 @@ def show_command(
     from archmodel.report import show
 
     if as_json:
-        _print_json(show.as_dict(spec))
+        print_json(show.as_dict(spec))
     else:
-        _stdout().print(show.report(spec))
+        stdout().print(show.report(spec))
 
 
 @app.command("predict")
@@ -121,7 +112,7 @@ def predict_command(
 ) -> None:
     """Predict the time of each operation in a CSV, and the error where it holds measured times."""
     chip = load_chip(chip_file, parse_overrides(settings or []))
-    with _working("predicting", quiet):
+    with working("predicting", quiet):
         from archmodel.predict import predict_file
         from archmodel.report import predictions
 
@@ -129,108 +120,13 @@ def predict_command(
     if output is not None:
         predictions.write_csv(prediction, output)
     if as_json:
-        _print_json(predictions.statistics_json(prediction))
+        print_json(predictions.statistics_json(prediction))
         return
     statistics = predictions.statistics_table(prediction)
     if statistics is not None:
-        _stdout().print(statistics)
+        stdout().print(statistics)
     if output is None:
-        _stdout().print(_preview(prediction))
-
-
-def _list_kinds(asked: bool) -> None:
-    if asked:
-        from archmodel.report.claim_kinds import kinds
-
-        _stdout().print(kinds())
-        raise typer.Exit
-
-
-@app.command("audit")
-def audit_command(
-    claims_file: Annotated[Path, typer.Argument(metavar="CLAIMS", help="Claims about a chip (TOML).", show_default=False)],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="REPORT.md", help="Write the report as markdown.")
-    ] = None,
-    list_kinds: Annotated[  # noqa: ARG001
-        bool, typer.Option("--kinds", callback=_list_kinds, is_eager=True, help="List the kinds of claims with their figures.")
-    ] = False,
-    settings: Settings = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-) -> None:
-    """Judge what somebody claims of a chip: which of it can be true, by how much the rest fails, and what would change that."""
-    from archmodel.spec.claims import load_claims
-
-    claims = load_claims(claims_file, parse_overrides(settings or []))
-    with _working("auditing", quiet):
-        from archmodel.audit.judge import audit
-        from archmodel.report import audit as report
-        from archmodel.report.audit_json import as_json as as_dict
-
-        found = audit(claims)
-    if output is not None:
-        report.write_markdown(found, output)
-    if as_json:
-        _print_json(as_dict(found))
-    else:
-        _stdout().print(report.table(found))
-
-
-@app.command("validate")
-def validate_command(
-    quick: Annotated[bool, typer.Option("--quick", help="Print the table of errors and write nothing.")] = False,
-    output_dir: Annotated[Path, typer.Option("--output-dir", "-o", help="Folder of validation.md and its figures.")] = Path(
-        "reports"
-    ),
-    root: Annotated[Path, typer.Option("--root", help="Clone with data/validation, chips and stacks.")] = Path("."),
-    quiet: Quiet = False,
-) -> None:
-    """Predict what others measured on real GPUs and report the error: run it in a clone of the repository."""
-    with _working("predicting what was measured", quiet):
-        from archmodel.report import validation as report
-        from archmodel.validation.run import validate
-
-        found = validate(root, transfer=not quick, serving=not quick)
-    files: list[Path] = []
-    if not quick:
-        with _working("writing the report", quiet):
-            files = report.write_validation(found, output_dir)
-    _stdout().print(report.summary_table(found), *report.skipped_lines(found), sep="\n")
-    if files:
-        from archmodel.report.table import written
-
-        _stdout().print(written(files))
-
-
-@app.command("calibrate")
-def calibrate_command(
-    chip_file: ChipFile,
-    tables: Annotated[
-        list[Path],
-        typer.Argument(metavar="MEASURED.csv ...", help="Measured GEMMs or attention, as for predict.", show_default=False),
-    ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="NEW.toml", help="The calibrated chip.", show_default=False)
-    ],
-    seed: Annotated[int, typer.Option(help="Draws the shape families that the fit sees.")] = SEED,
-    fit_share: Annotated[float, typer.Option(help="Share of the families that the fit sees.", min=0.05, max=0.95)] = FIT_SHARE,
-    settings: Settings = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-) -> None:
-    """Fit the constants of a chip's GPU to measured times, and show the error on shapes that the fit never saw."""
-    chip = load_chip(chip_file, parse_overrides(settings or []))
-    from archmodel.calibration.run import calibrate
-    from archmodel.report import calibration as report
-
-    with report.progress_bar(quiet) as progress:
-        found = calibrate(chip, tables, seed=seed, share=fit_share, progress=progress)
-    report.write_chip(found, chip_file, output)
-    if as_json:
-        _print_json(report.as_json(found, output))
-    else:
-        _stdout().print(report.report(found))
+        stdout().print(_preview(prediction))
 
 
 def _preview(prediction: Prediction) -> RenderableType:
@@ -295,11 +191,11 @@ def _print_result(result: Result, files: list[Path], *, as_json: bool, explain: 
             from archmodel.explain import explanation
 
             found["explanation"] = [attrs.asdict(topic) for topic in explanation(result)]
-        _print_json(found)
+        print_json(found)
         return
     from archmodel.report import table
 
-    console = _stdout()
+    console = stdout()
     console.print(table.report(result, console.width))
     if explain:
         from archmodel.report.formulas import formulas
@@ -309,20 +205,9 @@ def _print_result(result: Result, files: list[Path], *, as_json: bool, explain: 
         console.print(table.written(files))
 
 
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, allow_nan=False))
-
-
-def _stdout() -> Console:
-    """Console for results: no markup, for names are the user's; wide where no terminal sets the width."""
-    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPED_WIDTH
-    return Console(width=width, markup=False, highlight=False, emoji=False)
-
-
-def _working(what: str, quiet: bool) -> contextlib.AbstractContextManager[Any]:
-    """A spinner on standard error while something runs; nothing where that is no terminal."""
-    console = Console(stderr=True)
-    return console.status(f"{what} ...") if console.is_terminal and not quiet else contextlib.nullcontext()
+app.command("calibrate")(studies.calibrate_command)
+app.command("validate")(studies.validate_command)
+app.command("audit")(studies.audit_command)
 
 
 def main(arguments: list[str] | None = None) -> int:

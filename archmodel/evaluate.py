@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import attrs
 import numpy as np
 
-from archmodel.components import link, memory, power
 from archmodel.costs import Floats
 from archmodel.errors import MappingError
 from archmodel.kernels.timeline import CONVERSION, DISPATCH, HOST, MEMORY, OVERHEAD, SYNCHRONISATION, TRANSFER
-from archmodel.layers import Group, Setting, Step, entry_template, exit_template, layer_template
+from archmodel.layers import entry_template, exit_template, layer_template
 from archmodel.operations import Ints
 from archmodel.parallel import divided
 from archmodel.partition import Piece, place, place_entry, place_exit
-from archmodel.residency import Residency, plan_residency
-from archmodel.schedule import Program, Table, run, tabulate
+from archmodel.residency import plan_residency
+from archmodel.result import Result, StepResult, row_energy_j
+from archmodel.schedule import Table, run, tabulate
 from archmodel.soc import Soc
 from archmodel.spec.check import merged_placement
 from archmodel.spec.chip import ChipSpec
 from archmodel.spec.workload import PrecisionSpec, WorkloadSpec
-from archmodel.steps import Sample, decode_samples, first_step
+from archmodel.steps import Group, Sample, Step, decode_samples, first_step
+from archmodel.template import Setting
 from archmodel.units import element_bytes
 
 _SEGMENTS = {
@@ -34,208 +34,6 @@ _SEGMENTS = {
     DISPATCH: "dispatch",
     HOST: "host",
 }
-
-
-@attrs.frozen(eq=False)
-class StepResult:
-    """One simulated step. `weight` is the number of steps it stands for in the totals."""
-
-    step: Step
-    weight: float
-    program: Program
-    segments_s: dict[str, float]
-    transfer_hidden_s: float
-    busy_s: Floats  # (resources,): time in which the resource runs an event
-    byte: Floats  # (shared,)
-    energy_j: dict[str, float]  # dynamic, by component
-    count: Floats  # (rows,): how often each row of the table runs
-
-    @property
-    def total_s(self) -> float:
-        return self.program.makespan_s
-
-
-@attrs.frozen(eq=False)
-class Result:
-    """Everything that reports are made of. All times in s, energies in J, of the whole batch."""
-
-    chip: ChipSpec
-    workload: WorkloadSpec
-    precision: PrecisionSpec
-    soc: Soc
-    table: Table
-    steps: tuple[StepResult, ...]
-    residency: Residency
-    integration_error_fraction: float
-    widened: tuple[tuple[str, str, str, str], ...]  # operation, unit, format asked for, format computed in
-
-    @property
-    def first(self) -> StepResult:
-        return self.steps[0]
-
-    @property
-    def time_to_first_token_s(self) -> float:
-        return self.first.total_s
-
-    @cached_property
-    def decode_s(self) -> float:
-        return sum(step.weight * step.total_s for step in self.steps[1:])
-
-    @property
-    def total_s(self) -> float:
-        return self.first.total_s + self.decode_s
-
-    @property
-    def time_per_output_token_s(self) -> float | None:
-        """None where nothing is decoded after the first token."""
-        further = self.workload.request.output_tokens - 1
-        return self.decode_s / further if further > 0 else None
-
-    @property
-    def tokens(self) -> int:
-        """What throughput and efficiency count: generated tokens; of an encoder, the tokens that it reads."""
-        request = self.workload.request
-        return request.batch * (request.output_tokens or request.input_tokens)
-
-    @property
-    def output_tokens_per_s(self) -> float:
-        """`tokens` over the whole time, prefill included."""
-        return self.tokens / self.total_s
-
-    @property
-    def input_tokens_per_s(self) -> float:
-        """Prompt (or encoder, or patch) tokens over the time of the first step."""
-        return self.workload.request.batch * self.workload.request.input_tokens / self.first.total_s
-
-    @cached_property
-    def segments_s(self) -> dict[str, float]:
-        return self._sum(lambda step: step.segments_s)
-
-    def phase_segments_s(self, phase: str) -> dict[str, float]:
-        """Segments of one phase; they add up to its time."""
-        return self._sum(lambda step: step.segments_s, phase)
-
-    @cached_property
-    def transfer_hidden_s(self) -> float:
-        return sum(step.weight * step.transfer_hidden_s for step in self.steps)
-
-    def _sum(self, of: object, phase: str = "") -> dict[str, float]:
-        total: dict[str, float] = {}
-        for step in self.steps:
-            if not phase or step.step.phase == phase:
-                for name, value in of(step).items():  # type: ignore[operator]
-                    total[name] = total.get(name, 0.0) + step.weight * value
-        return total
-
-    @property
-    def chips(self) -> int:
-        """Alike chips that divide the model. Energy and power are those of all of them; time, traffic and bytes of one."""
-        return self.chip.placement.tensor_parallel
-
-    @cached_property
-    def energy_j(self) -> dict[str, float]:
-        """Energy [J] by component, dynamic and static; the values add up to the total."""
-        scale = self.chip.power.scale * self.chips
-        dynamic = self._sum(lambda step: step.energy_j)
-        static = power.static_power_w(self.chip.blocks, self.chip.power)
-        parts = {name: value * scale for name, value in dynamic.items()}
-        return {**parts, **{f"{name}_static": watt * self.total_s * scale for name, watt in static.items() if watt > 0.0}}
-
-    @cached_property
-    def row_energy_j(self) -> dict[str, Floats]:
-        """Dynamic energy [J] of one run of each row, by component; arrays of shape (rows,)."""
-        scale = self.chip.power.scale * self.chips
-        return {name: value * scale for name, value in _row_energy_j(self.soc, self.table).items()}
-
-    @property
-    def static_power_w(self) -> dict[str, float]:
-        """Static power [W] by block, and of the chip as a whole under `chip`."""
-        static = power.static_power_w(self.chip.blocks, self.chip.power)
-        return {name: watt * self.chip.power.scale * self.chips for name, watt in static.items() if watt > 0.0}
-
-    @property
-    def total_j(self) -> float:
-        return sum(self.energy_j.values())
-
-    @property
-    def power_w(self) -> float:
-        return self.total_j / self.total_s
-
-    @property
-    def tokens_per_joule(self) -> float:
-        return self.tokens / self.total_j
-
-    @property
-    def phases(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(step.step.phase for step in self.steps))
-
-    def phase_s(self, phase: str) -> float:
-        return sum(step.weight * step.total_s for step in self.steps if step.step.phase == phase)
-
-    def busy_s(self, phase: str = "") -> dict[str, float]:
-        """Time [s] in which each unit, link, control core and the host runs something."""
-        total = sum(s.weight * s.busy_s for s in self.steps if not phase or s.step.phase == phase)
-        return dict(zip(self.soc.resources, np.atleast_1d(total).tolist(), strict=True))
-
-    def traffic_byte(self, phase: str = "") -> dict[str, float]:
-        """Bytes at each tier and link."""
-        total = sum(s.weight * s.byte for s in self.steps if not phase or s.step.phase == phase)
-        return dict(zip(self.soc.shared, np.atleast_1d(total).tolist(), strict=True))
-
-    @cached_property
-    def bandwidth_byte_per_s(self) -> dict[str, float]:
-        """Mean bandwidth [B/s] of each tier and link over the whole run."""
-        return {name: byte / self.total_s for name, byte in self.traffic_byte().items()}
-
-    @cached_property
-    def utilisation(self) -> dict[str, float]:
-        """Units: useful MACs over peak x total time. Tiers and links: bytes over achievable bandwidth x total time."""
-        out = {name: self._unit_utilisation(number) for number, name in enumerate(self.soc.units)}
-        speed = dict(zip(self.soc.shared, self.soc.shared_byte_per_s.tolist(), strict=True))
-        for name, bandwidth in self.bandwidth_byte_per_s.items():
-            out[name] = min(1.0, bandwidth / speed[name])
-        busy = self.busy_s()
-        if self.soc.control:
-            out[self.soc.control[0]] = (busy[self.soc.control[0]] + self.dispatch_s) / self.total_s
-        if self.soc.host:
-            out[self.soc.host[0]] = busy[self.soc.host[0]] / self.total_s
-        return out
-
-    @cached_property
-    def dispatch_s(self) -> float:
-        """Time [s] in which commands are dispatched, hidden or not."""
-        return sum(step.weight * float(step.count @ self.table.timeline.dispatch_s) for step in self.steps)
-
-    def _unit_utilisation(self, number: int) -> float:
-        seconds = self.table.costs.utilisation * self.table.timeline.duration_s * (self.table.owner == number)
-        return min(1.0, sum(step.weight * float(seconds @ step.count) for step in self.steps) / self.total_s)
-
-    @cached_property
-    def notes(self) -> tuple[str, ...]:
-        """What a reader should know about this run: substitutions, spilling, limits passed."""
-        notes = [f"{name} asks for {wanted}, which {unit} has not: computed in {taken}"
-                 for name, unit, wanted, taken in self.widened]  # fmt: skip
-        if self.chips > 1:
-            notes.append(
-                f"one of {self.chips} alike chips that divide the model: times, traffic, capacity and utilisation are of one "
-                f"chip, tokens of the group, energy and power of all {self.chips}"
-            )
-        if self.residency.spilled_fraction:
-            notes.append(f"{self.residency.spilled_fraction:.1%} of the weights are spilled to {self.residency.spill_tier}")
-        limit = self.chip.power.limit_w
-        each_w = self.power_w / self.chips
-        if limit and each_w > limit:
-            notes.append(f"mean power {each_w:.0f} W is above the limit of {limit:.0f} W: a real chip would lower its clock")
-        return tuple(notes)
-
-    def bottleneck(self, phase: str) -> str:
-        """The segment that takes most of a phase, and for memory the tier that is busiest."""
-        segments = self.phase_segments_s(phase)
-        name = max(segments, key=lambda key: segments[key])
-        if name != "memory":
-            return name
-        byte, speed = self.traffic_byte(phase), dict(zip(self.soc.shared, self.soc.shared_byte_per_s, strict=True))
-        return f"memory:{max(self.soc.shared, key=lambda block: byte[block] / speed[block])}"
 
 
 def evaluate(chip: ChipSpec, workload: WorkloadSpec, *, every_token: bool = False) -> Result:
@@ -260,7 +58,7 @@ def evaluate_steps(chip: ChipSpec, workload: WorkloadSpec, samples: Sequence[Sam
     residency = plan_residency(soc, workload, precision, living)
     table, index = tabulate(soc, residency, pieces)
     at = {id(piece): rows for piece, rows in zip(pieces, index, strict=True)}
-    energy = _row_energy_j(soc, table)
+    energy = row_energy_j(soc, table)
     steps = tuple(
         _step_result(soc, table, energy, sample, [[(p, at[id(p)], layer) for p, layer in chain] for chain in chains])
         for sample, chains in zip(samples, planned, strict=True)
@@ -324,24 +122,6 @@ def _layers(soc: Soc, setting: Setting, order: tuple[int, ...], name: str) -> Ch
         for kind in dict.fromkeys(order)
     }
     return [(pieces[kind], number) for number, kind in enumerate(order)]
-
-
-def _row_energy_j(soc: Soc, table: Table) -> dict[str, Floats]:
-    """Dynamic energy [J] of one run of each row, by component; arrays of shape (rows,)."""
-    out: dict[str, Floats] = {}
-    for number, (name, unit) in enumerate(soc.units.items()):
-        mine = (table.owner == number).astype(float)
-        for part, value in power.unit_energy_j(unit, table.costs, table.rows.compute_format).items():
-            out[f"{name}_{part}"] = value * mine
-    for column, name in enumerate(soc.shared):
-        byte, written = table.byte[:, column], table.written_byte[:, column]
-        if name in soc.tiers:
-            out[name] = memory.energy_j(soc.tiers[name], byte - written, written)
-        else:
-            out[name] = link.energy_j(soc.links[name], byte)
-    if soc.control:
-        out[soc.control[0]] = power.control_energy_j(soc.control[1], table.commands)
-    return out
 
 
 def _step_result(

@@ -9,8 +9,8 @@ import numpy as np
 
 from archmodel import sizes
 from archmodel.costs import LIMITS
-from archmodel.evaluate import Result, StepResult
 from archmodel.operations import Kind
+from archmodel.result import Result, StepResult
 from archmodel.soc import matrix_rates, matrix_units
 from archmodel.spec.model import AttentionSpec, LatentAttentionSpec
 from archmodel.units import BITS, FORMATS, element_bytes, si

@@ -1,178 +1,25 @@
-"""A model and a step -> templates of operations; knows no hardware.
-
-A template is the operations of one layer (or of the step's entry or exit) with their order; alike layers share one. The
-residual stream enters a template at index `STREAM` and leaves it with its last operation.
-"""
+"""A model and a step -> templates of operations; knows no hardware. Alike layers share one template."""
 
 from __future__ import annotations
-
-from typing import Any
-
-import attrs
 
 from archmodel import sizes
 from archmodel.experts import ExpertFormats, ExpertWork, expert_kernels, exponent
 from archmodel.matrices import Matrix, cross_attention_matrices, expert_matrices, mixer_matrices, router_matrices, scan_work
 from archmodel.operations import Kind
-from archmodel.spec.chip import CAPABILITIES
 from archmodel.spec.model import (
     AttentionSpec,
     FeedForwardSpec,
     LatentAttentionSpec,
     LayerSpec,
-    ModelSpec,
     MoeSpec,
 )
-from archmodel.spec.workload import ROLES, PlacementSpec, PrecisionSpec
+from archmodel.template import FLOP, STREAM, Builder, Setting, Template
 from archmodel.units import FORMATS, element_bytes
-
-STREAM = -1  # dependency on what enters the template
-
-# operations per element of the usual formulations; an exponential counts apart
-_FLOP = {"norm": 4, "norm_bias": 7, "rotary": 3, "residual": 1, "gated": 3, "plain": 6}
-
-
-@attrs.frozen
-class Group:
-    """Sequences that take the same pass: `new_tokens` each on top of `context_tokens` already cached."""
-
-    sequences: int
-    new_tokens: int
-    context_tokens: int
-
-
-@attrs.frozen
-class Step:
-    """One pass of the model over a batch. `encode_tokens` > 0 runs an encoder-decoder's encoder in the same step."""
-
-    label: str
-    phase: str
-    groups: tuple[Group, ...]
-    encode_tokens: int = 0
-    cross_tokens: int = 0
-    routing: str = "uniform"
-
-    @property
-    def tokens(self) -> int:
-        return sum(group.sequences * group.new_tokens for group in self.groups)
-
-    @property
-    def sequences(self) -> int:
-        return sum(group.sequences for group in self.groups)
-
-
-@attrs.frozen(eq=False)
-class Template:
-    """Operations of one layer as records for `rows_from`; `after` holds indices into the template, or STREAM."""
-
-    name: str
-    records: tuple[dict[str, Any], ...]
-
-
-@attrs.frozen
-class Setting:
-    """What the operations of a step need to know beside the layer."""
-
-    model: ModelSpec
-    precision: PrecisionSpec
-    placement: PlacementSpec
-    step: Step
-    groups: tuple[Group, ...]
-
-    @property
-    def tokens(self) -> int:
-        return sum(group.sequences * group.new_tokens for group in self.groups)
-
-    @property
-    def chips(self) -> int:
-        """Chips that divide the model, of whose parts `model` is one."""
-        return self.placement.tensor_parallel
-
-    @property
-    def activation_byte(self) -> float:
-        return element_bytes(self.precision.activations)
-
-    @property
-    def stored_byte(self) -> float:
-        """Bytes of an element of what is not a matrix of a layer: tables, head, router."""
-        return element_bytes(self.precision.embedding or self.precision.weights)
-
-
-class _Builder:
-    """Collects the records of one template."""
-
-    def __init__(self, setting: Setting) -> None:
-        self.setting = setting
-        self.records: list[dict[str, Any]] = []
-
-    def add(self, name: str, kind: Kind, role: str, capability: str, after: tuple[int, ...], **columns: Any) -> int:
-        record = {"name": name, "kind": kind, "role": ROLES.index(role), "capability": CAPABILITIES.index(capability)}
-        self.records.append({**record, "after": after, **columns})
-        return len(self.records) - 1
-
-    def record(self, name: str, after: tuple[int, ...], columns: dict[str, Any]) -> int:
-        """Append a record whose columns say what it is."""
-        self.records.append({"name": name, "after": after, **columns})
-        return len(self.records) - 1
-
-    def matmul(self, matrix: Matrix, role: str, after: int, m: float, number_format: str, **columns: Any) -> int:
-        """C[m,n] = A[m,k] B[k,n] with stored weights B = `matrix`; `number_format` is what it computes in."""
-        a = self.setting.activation_byte
-        each = Matrix(matrix.name, matrix.n, matrix.k)
-        weight = columns.pop("weight_byte", float(sizes.matrix_bytes(each, self.setting.precision)) / each.elements)
-        return self.add(
-            matrix.name, Kind.MATMUL, role, "matmul", (after,), m=m, n=matrix.n, k=matrix.k,
-            compute_format=FORMATS.index(number_format), weight_byte=weight, input_byte=a, output_byte=a, **columns,
-        )  # fmt: skip
-
-    def vector(
-        self,
-        name: str,
-        role: str,
-        capability: str,
-        after: tuple[int, ...],
-        elements: float,
-        flop: float,
-        exp: float = 0.0,
-        reads: float = 1.0,
-        writes: float = 1.0,
-    ) -> int:
-        """Element-wise work; `flop`, `exp`, `reads` and `writes` are per element of the output stream."""
-        a = self.setting.activation_byte
-        return self.add(
-            name, Kind.VECTOR, role, capability, after, compute_format=FORMATS.index("fp32"), flop=elements * flop,
-            exp=elements * exp, read_byte=elements * reads * a, write_byte=elements * writes * a,
-        )  # fmt: skip
-
-    def norm(self, name: str, after: int, bias: bool) -> int:
-        return self.vector(name, "vector", "norm", (after,), self.setting.tokens * self.setting.model.hidden,
-                           _FLOP["norm_bias" if bias else "norm"])  # fmt: skip
-
-    def residual(self, name: str, after: tuple[int, ...]) -> int:
-        return self.vector(name, "vector", "residual", after, self.setting.tokens * self.setting.model.hidden,
-                           _FLOP["residual"] * (len(after) - 1), reads=len(after))  # fmt: skip
-
-    def collective(self, op: str, after: int, elements: float) -> int:
-        """Exchange of `elements` activations between the chips that divide the model; nothing on one chip."""
-        if self.setting.chips == 1:
-            return after
-        byte = elements * self.setting.activation_byte
-        return self.add(op, Kind.COLLECTIVE, "vector", "residual", (after,), read_byte=byte, write_byte=byte)
-
-    def reduced(self, branches: tuple[int, ...]) -> tuple[int, ...]:
-        """Branches of which every chip holds a summand, added up over them in one exchange."""
-        if self.setting.chips == 1:
-            return branches
-        one = self.residual("partial_sum", branches) if len(branches) > 1 else branches[0]
-        return (self.collective("all_reduce", one, self.setting.tokens * self.setting.model.hidden),)
-
-    def template(self, name: str) -> Template:
-        return Template(name, tuple(self.records))
 
 
 def layer_template(layer: LayerSpec, setting: Setting, name: str, encoder: bool = False) -> Template:
     """Operations of one layer, from the residual stream to the residual stream."""
-    b = _Builder(setting)
+    b = Builder(setting)
     normed = b.norm("norm", STREAM, layer.norm_bias) if layer.norms else STREAM
     mixed = _mixer(b, layer, normed, encoder)
     if layer.parallel:
@@ -190,7 +37,7 @@ def layer_template(layer: LayerSpec, setting: Setting, name: str, encoder: bool 
     return b.template(name)
 
 
-def _mixer(b: _Builder, layer: LayerSpec, after: int, encoder: bool) -> int:
+def _mixer(b: Builder, layer: LayerSpec, after: int, encoder: bool) -> int:
     mixer = layer.mixer
     if isinstance(mixer, AttentionSpec):
         return _attention(b, mixer, after, encoder)
@@ -199,14 +46,14 @@ def _mixer(b: _Builder, layer: LayerSpec, after: int, encoder: bool) -> int:
     return _recurrent(b, layer, after)
 
 
-def _attention(b: _Builder, mixer: AttentionSpec, after: int, encoder: bool) -> int:
+def _attention(b: Builder, mixer: AttentionSpec, after: int, encoder: bool) -> int:
     s, tokens, hidden = b.setting, b.setting.tokens, b.setting.model.hidden
     compute = s.precision.attention
     width, kv_width = mixer.heads * mixer.head_dim, mixer.kv_heads * mixer.head_dim
     qkv, out = mixer_matrices(mixer, hidden)
     node = b.matmul(qkv, "projection", after, tokens, compute)
     if mixer.rotary or mixer.qk_norm != "none":
-        flop = _FLOP["rotary"] * mixer.rotary + _FLOP["norm"] * (mixer.qk_norm != "none")
+        flop = FLOP["rotary"] * mixer.rotary + FLOP["norm"] * (mixer.qk_norm != "none")
         node = b.vector("rotary", "attention", "rotary", (node,), tokens * (width + kv_width), flop)
     for index, group in enumerate(s.groups):
         node = b.add(
@@ -219,11 +66,11 @@ def _attention(b: _Builder, mixer: AttentionSpec, after: int, encoder: bool) -> 
             cached=float(not encoder),
         )  # fmt: skip
     if mixer.output_gate:
-        node = b.vector("output_gate", "attention", "activation", (node,), tokens * width, _FLOP["gated"], exp=1.0, reads=2.0)
+        node = b.vector("output_gate", "attention", "activation", (node,), tokens * width, FLOP["gated"], exp=1.0, reads=2.0)
     return b.matmul(out._replace(name="attention_out"), "projection", node, tokens, compute)
 
 
-def _latent_attention(b: _Builder, mixer: LatentAttentionSpec, after: int) -> int:
+def _latent_attention(b: Builder, mixer: LatentAttentionSpec, after: int) -> int:
     """MLA. Generation absorbs the key and value expansions (scores against the latent); context expands them."""
     s, tokens, hidden, compute = b.setting, b.setting.tokens, b.setting.model.hidden, b.setting.precision.attention
     made = {matrix.name: matrix for matrix in mixer_matrices(mixer, hidden)}
@@ -231,11 +78,11 @@ def _latent_attention(b: _Builder, mixer: LatentAttentionSpec, after: int) -> in
     first = made["q_down" if rank else "q"]
     both = Matrix("q_and_kv_down" if rank else "q_and_kv", first.n + latent, hidden)
     node = b.matmul(both, "projection", after, tokens, compute)
-    node = b.vector("latent_norm", "attention", "norm", (node,), tokens * (rank + latent), _FLOP["norm"])
+    node = b.vector("latent_norm", "attention", "norm", (node,), tokens * (rank + latent), FLOP["norm"])
     if rank:
         node = b.matmul(made["q_up"], "projection", node, tokens, compute)
     node = b.vector("rotary", "attention", "rotary", (node,), tokens * (mixer.heads + 1) * mixer.qk_rope_head_dim,
-                    _FLOP["rotary"])  # fmt: skip
+                    FLOP["rotary"])  # fmt: skip
     absorbed = all(group.new_tokens <= _ABSORB_TOKENS and group.context_tokens for group in s.groups)
     if absorbed:
         key = Matrix("key_absorb", mixer.kv_lora_rank, mixer.qk_nope_head_dim)
@@ -263,7 +110,7 @@ def _latent_attention(b: _Builder, mixer: LatentAttentionSpec, after: int) -> in
 _ABSORB_TOKENS = 16  # up to a speculative window; beyond it expanding the latent once is cheaper
 
 
-def _recurrent(b: _Builder, layer: LayerSpec, after: int) -> int:
+def _recurrent(b: Builder, layer: LayerSpec, after: int) -> int:
     """State space or linear attention: projections around one scan, whose state is read and written per sequence."""
     s, tokens = b.setting, b.setting.tokens
     *before, out = mixer_matrices(layer.mixer, s.model.hidden)
@@ -282,7 +129,7 @@ def _recurrent(b: _Builder, layer: LayerSpec, after: int) -> int:
     return b.matmul(out._replace(name="mixer_out"), "projection", node, tokens, s.precision.attention)
 
 
-def _cross_attention(b: _Builder, mixer: AttentionSpec, after: int) -> int:
+def _cross_attention(b: Builder, mixer: AttentionSpec, after: int) -> int:
     """Decoder queries against the encoder's keys and values, which are projected once, in the step that encodes."""
     s, tokens, hidden, compute = b.setting, b.setting.tokens, b.setting.model.hidden, b.setting.precision.attention
     query, key_value, out = cross_attention_matrices(mixer, hidden)
@@ -300,7 +147,7 @@ def _cross_attention(b: _Builder, mixer: AttentionSpec, after: int) -> int:
     return b.matmul(out, "projection", node, tokens, compute)
 
 
-def _feed_forward(b: _Builder, layer: LayerSpec, after: int) -> tuple[int, ...]:
+def _feed_forward(b: Builder, layer: LayerSpec, after: int) -> tuple[int, ...]:
     """Last operations of the dense and expert branches, which the residual adds up."""
     branches: list[int] = []
     if layer.feed_forward is not None:
@@ -310,7 +157,7 @@ def _feed_forward(b: _Builder, layer: LayerSpec, after: int) -> tuple[int, ...]:
     return tuple(branches)
 
 
-def _dense(b: _Builder, ffn: FeedForwardSpec, after: int, name: str) -> int:
+def _dense(b: Builder, ffn: FeedForwardSpec, after: int, name: str) -> int:
     tokens, hidden, compute = b.setting.tokens, b.setting.model.hidden, b.setting.precision.feed_forward
     up = Matrix(f"{name}_up", ffn.intermediate * (1 + ffn.gated), hidden)
     node = b.matmul(up, "feed_forward", after, tokens, compute)
@@ -318,12 +165,12 @@ def _dense(b: _Builder, ffn: FeedForwardSpec, after: int, name: str) -> int:
     return b.matmul(Matrix(f"{name}_down", hidden, ffn.intermediate), "feed_forward", node, tokens, compute)
 
 
-def _activation(b: _Builder, after: int, elements: float, gated: bool, name: str) -> int:
+def _activation(b: Builder, after: int, elements: float, gated: bool, name: str) -> int:
     return b.vector(f"{name}_activation", "feed_forward", "activation", (after,), elements,
-                    _FLOP["gated" if gated else "plain"], exp=1.0, reads=1.0 + gated)  # fmt: skip
+                    FLOP["gated" if gated else "plain"], exp=1.0, reads=1.0 + gated)  # fmt: skip
 
 
-def _experts(b: _Builder, layer: LayerSpec, moe: MoeSpec, after: int) -> list[int]:
+def _experts(b: Builder, layer: LayerSpec, moe: MoeSpec, after: int) -> list[int]:
     """Router, the experts that the step's tokens touch, and the shared experts beside them."""
     s, tokens, hidden = b.setting, b.setting.tokens, b.setting.model.hidden
     (router,) = router_matrices(layer, hidden)
@@ -350,7 +197,7 @@ def _experts(b: _Builder, layer: LayerSpec, moe: MoeSpec, after: int) -> list[in
 
 def entry_template(setting: Setting) -> Template:
     """Embedding lookup of the step's tokens (of vision patches: their projection, which stands in the same place)."""
-    b = _Builder(setting)
+    b = Builder(setting)
     model = setting.model
     if model.vocabulary:
         read = setting.stored_byte / setting.activation_byte
@@ -363,11 +210,11 @@ def entry_template(setting: Setting) -> Template:
 
 def exit_template(setting: Setting) -> Template:
     """Final norm, output head on the LAST token of each sequence only, and sampling."""
-    b = _Builder(setting)
+    b = Builder(setting)
     model, precision = setting.model, setting.precision
     sequences = sum(group.sequences for group in setting.groups)
     rows = setting.tokens if model.family == "encoder" and model.head else sequences
-    node = b.vector("final_norm", "vector", "norm", (STREAM,), rows * model.hidden, _FLOP["norm"])
+    node = b.vector("final_norm", "vector", "norm", (STREAM,), rows * model.hidden, FLOP["norm"])
     width = (model.vocabulary if model.head else 0) + model.classes
     if width:
         head = Matrix("head", width, model.hidden)

@@ -18,11 +18,11 @@ from archmodel.kernels.timeline import (
     CLASS_SYNCHRONISATION,
     CLASS_TRANSFER,
 )
-from archmodel.layers import STREAM, Setting, Template
 from archmodel.operations import Kind
 from archmodel.soc import Soc
 from archmodel.spec.chip import CAPABILITIES
 from archmodel.spec.workload import ROLES
+from archmodel.template import STREAM, Setting, Template
 from archmodel.units import FORMATS, element_bytes
 
 _TOKEN_ID_BYTE = 4.0

@@ -11,11 +11,11 @@ import attrs
 from archmodel import sizes
 from archmodel.components import memory
 from archmodel.errors import MappingError
-from archmodel.layers import STREAM
 from archmodel.operations import Kind
 from archmodel.partition import Piece
 from archmodel.soc import Soc, default_tier
 from archmodel.spec.workload import PrecisionSpec, WorkloadSpec
+from archmodel.template import STREAM
 
 
 @attrs.frozen

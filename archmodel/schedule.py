@@ -20,12 +20,12 @@ from archmodel.kernels.timeline import (
     Simulated,
     simulate,
 )
-from archmodel.layers import STREAM
 from archmodel.operations import Ints, Kind, Rows, rows_from
 from archmodel.partition import Piece
 from archmodel.residency import Residency
 from archmodel.soc import Soc
 from archmodel.spec.chip import CAPABILITIES, GpuSpec
+from archmodel.template import STREAM
 
 _STALLS = (LIMITS.index("memory"), LIMITS.index("buffer"))
 _WORK = tuple(LIMITS.index(name) for name in ("matrix", "vector", "feed"))

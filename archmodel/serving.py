@@ -22,13 +22,12 @@ from archmodel import sizes
 from archmodel.components import memory
 from archmodel.errors import MappingError
 from archmodel.evaluate import evaluate_steps
-from archmodel.layers import Group, Step
 from archmodel.parallel import divided
 from archmodel.soc import Soc, default_tier
 from archmodel.spec.chip import ChipSpec, SoftwareSpec
 from archmodel.spec.model import ModelSpec
 from archmodel.spec.workload import PrecisionSpec, RequestSpec, WorkloadSpec
-from archmodel.steps import Sample
+from archmodel.steps import Group, Sample, Step
 
 
 def served_precision(name: str, kv_cache: str = "bf16") -> PrecisionSpec:

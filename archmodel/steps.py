@@ -7,11 +7,39 @@ from itertools import pairwise
 import attrs
 import numpy as np
 
-from archmodel.layers import Group, Step
 from archmodel.spec.model import AttentionSpec
 from archmodel.spec.workload import WorkloadSpec
 
 _POINTS = 3  # Gauss-Legendre points in each stretch of context; exact for cost polynomials up to degree 5
+
+
+@attrs.frozen
+class Group:
+    """Sequences that take the same pass: `new_tokens` each on top of `context_tokens` already cached."""
+
+    sequences: int
+    new_tokens: int
+    context_tokens: int
+
+
+@attrs.frozen
+class Step:
+    """One pass of the model over a batch. `encode_tokens` > 0 runs an encoder-decoder's encoder in the same step."""
+
+    label: str
+    phase: str
+    groups: tuple[Group, ...]
+    encode_tokens: int = 0
+    cross_tokens: int = 0
+    routing: str = "uniform"
+
+    @property
+    def tokens(self) -> int:
+        return sum(group.sequences * group.new_tokens for group in self.groups)
+
+    @property
+    def sequences(self) -> int:
+        return sum(group.sequences for group in self.groups)
 
 
 @attrs.frozen

@@ -325,7 +325,7 @@ def test_the_package_imports_nothing_heavy(tmp_path: Path) -> None:
 
 
 def test_evaluate_stays_the_function_once_its_module_is_imported() -> None:
-    from archmodel.evaluate import Result
+    from archmodel.result import Result
 
     assert isinstance(archmodel.evaluate(load_chip(CHIP), load_workload(ENCODER)), Result)
     assert archmodel.evaluate is evaluate

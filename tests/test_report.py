@@ -21,7 +21,6 @@ from scenes import ROOT, random_chip, random_workload
 
 from archmodel import evaluate, load_chip, load_workload
 from archmodel.errors import ArchmodelError, OutputError, TraceError
-from archmodel.evaluate import Result
 from archmodel.explain import explanation
 from archmodel.operations import Kind
 from archmodel.report import write
@@ -30,6 +29,7 @@ from archmodel.report.profile import profile, spread
 from archmodel.report.record import Choice, record
 from archmodel.report.summary import assumed, summary
 from archmodel.report.trace import read_trace, write_trace
+from archmodel.result import Result
 from archmodel.sizes import weight_bytes
 from archmodel.units import SUFFIXES
 

@@ -9,9 +9,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from archmodel.evaluate import Result
 from archmodel.explain import Topic, explanation, plain
 from archmodel.report.table import heading
+from archmodel.result import Result
 from archmodel.units import si
 
 _PREFIXED = ("s", "B", "OP", "FLOP", "OP/s", "FLOP/s", "W")  # units that people write with a decimal prefix

@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 
 from archmodel.costs import Floats
-from archmodel.evaluate import Result, StepResult
+from archmodel.result import Result, StepResult
 
 
 @attrs.frozen(eq=False)

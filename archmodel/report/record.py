@@ -9,7 +9,6 @@ import attrs
 import numpy as np
 
 from archmodel.costs import LIMITS, Floats
-from archmodel.evaluate import Result, StepResult
 from archmodel.kernels.timeline import (
     CLASS_COMPUTE,
     CLASS_CONVERSION,
@@ -21,6 +20,7 @@ from archmodel.kernels.timeline import (
 from archmodel.operations import NUMERIC, Ints, Kind
 from archmodel.report.profile import profile
 from archmodel.report.summary import headline
+from archmodel.result import Result, StepResult
 from archmodel.spec.workload import ROLES
 from archmodel.units import FORMATS
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from archmodel.components import memory
-from archmodel.evaluate import Result
+from archmodel.result import Result
 from archmodel.spec.chip import ChipSpec, ControlSpec, DramSpec, SramSpec
 from archmodel.spec.workload import WorkloadSpec
 

@@ -12,8 +12,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from archmodel.evaluate import Result
 from archmodel.report.summary import achievable_byte_per_s, capacity, limits, notes, run_assumptions, unit_times_s
+from archmodel.result import Result
 from archmodel.units import si
 
 _WIDE = 120

@@ -12,8 +12,8 @@ import numpy as np
 
 import archmodel
 from archmodel.errors import TraceError
-from archmodel.evaluate import Result
 from archmodel.report.record import Choice, Column, Tables, record
+from archmodel.result import Result
 from archmodel.units import unit_of
 
 SCHEMA = "archmodel trace"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from archmodel.evaluate import Result
 from archmodel.report.files import Writer, file_name, write_whole
 from archmodel.report.trace import Trace, read_trace, write_trace
+from archmodel.result import Result
 
 
 def write_reports(result: Result, folder: Path, *, chip_text: str, workload_text: str, command: str) -> list[Path]:
