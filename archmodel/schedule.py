@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 import attrs
@@ -201,19 +202,21 @@ class _Chained:
 def _chained(soc: Soc, chain: Chain) -> _Chained:
     rows, counts, deps, layers, stages = [], [], [], [], []
     offset, stage, last = 0, 0, STREAM
-    shapes: dict[int, tuple[Ints, Ints, Ints]] = {}
-    for piece, index, layer in chain:
-        if id(piece) not in shapes:
-            shapes[id(piece)] = _local(soc, piece)
-        count, dep, local_stage = shapes[id(piece)]
-        rows.append(index)
-        counts.append(count)
-        deps.append(np.where(dep == STREAM, last, dep + offset))
-        layers.append(np.full(len(index), layer))
-        stages.append(local_stage + stage)
-        stage += int(local_stage[piece.exit])
-        last = offset + piece.exit
-        offset += len(index)
+    for _, run_of_alike in groupby(chain, key=lambda link: id(link[0])):
+        alike = list(run_of_alike)  # layers that share a piece, placed in one go
+        piece, index, _ = alike[0]
+        count, dep, local_stage = _local(soc, piece)
+        starts = offset + len(index) * np.arange(len(alike))[:, None]
+        before = np.concatenate([[last], starts[:-1, 0] + piece.exit])[:, None]
+        rows.append(np.tile(index, len(alike)))
+        counts.append(np.tile(count, len(alike)))
+        deps.append(np.where(dep == STREAM, before, dep + starts).ravel())
+        layers.append(np.repeat([layer for _, _, layer in alike], len(index)))
+        step = int(local_stage[piece.exit])
+        stages.append((local_stage + stage + step * np.arange(len(alike))[:, None]).ravel())
+        stage += step * len(alike)
+        last = int(starts[-1, 0]) + piece.exit
+        offset += len(index) * len(alike)
     return _Chained(_events(rows, counts, deps), np.concatenate(layers), np.concatenate(stages))
 
 
