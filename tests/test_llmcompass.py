@@ -14,7 +14,7 @@ from archmodel.errors import MappingError
 from archmodel.spec.toml import load_chip, load_stack
 
 ROOT = Path(__file__).parents[1]
-ANCHORS = ROOT / "tests/anchors"
+MEASURED = ROOT / "data/validation"
 STACKS = {"A100": ("a100_sxm", "eager_pytorch_a100"), "MI210": ("mi210", "eager_pytorch_mi210")}
 CHIPS = {
     device: attrs.evolve(load_chip(ROOT / f"chips/{chip}.toml"), software=load_stack(ROOT / f"stacks/{stack}.toml"))
@@ -23,7 +23,7 @@ CHIPS = {
 
 
 def rows(file, **wanted):
-    with (ANCHORS / file).open(encoding="utf-8") as lines:
+    with (MEASURED / file).open(encoding="utf-8") as lines:
         return [row for row in csv.DictReader(lines) if all(row[key] == value for key, value in wanted.items())]
 
 
