@@ -28,6 +28,9 @@ _SEGMENT_WORDS = {
 }
 
 
+_EXACT_PERCENT = 0.001  # an integration error below it is one of rounding
+
+
 def heading(text: str) -> Text:
     return Text(f"\n{text}", style="bold")
 
@@ -197,8 +200,9 @@ def _integration(result: Result) -> str:
     if steps < 1:
         return "nothing is decoded: the run is one pass"
     every = sum(step.weight for step in result.steps[1:])
-    return (f"decode: {steps} of {every:.0f} steps simulated, integration error about "
-            f"{100.0 * result.integration_error_fraction:.2g} %")  # fmt: skip
+    percentage = 100.0 * result.integration_error_fraction
+    size = f"about {percentage:.2g} %" if percentage > _EXACT_PERCENT else f"under {_EXACT_PERCENT:g} %"
+    return f"decode: {steps} of {every:.0f} steps simulated, integration error {size}"
 
 
 def written(files: Sequence[Path]) -> Group:
