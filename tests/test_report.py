@@ -266,6 +266,22 @@ def test_figures_are_drawn_from_the_trace(which: str, request: pytest.FixtureReq
         assert margin[:, :4].min() == margin[:, -2:].min() == 255, "something is cut off at the edge"
 
 
+def test_a_repeated_run_keeps_its_figures_and_another_draws_anew(
+    encoder: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = {file: file.read_bytes() for file in write.write_reports(encoder, tmp_path, **TEXTS)}
+    with monkeypatch.context() as patch:
+        patch.setattr("matplotlib.figure.Figure.savefig", lambda *_, **__: pytest.fail("drawn again"))
+        again = {file: file.read_bytes() for file in write.write_reports(encoder, tmp_path, **TEXTS)}
+    assert again == first
+    figures = [file for file in first if file.suffix == ".png"]
+    figures[0].write_bytes(b"something else")
+    write.write_reports(encoder, tmp_path, **TEXTS)
+    assert figures[0].read_bytes() == first[figures[0]]
+    write.write_reports(encoder, tmp_path, **{**TEXTS, "command": "another"})
+    assert all(file.read_bytes() != first[file] for file in figures), "each carries the mark of its own trace"
+
+
 def test_figures_of_random_runs_and_odd_names(scenes: list[Result], tmp_path: Path) -> None:
     """Names with formulas, markup, other scripts and slashes are names."""
     odd = ["$x_{1$", "[red]芯片[/]", "a/b: ../c", "нейро чип", "x" * 300]

@@ -42,8 +42,8 @@ BLUE, ORANGE, GREEN, RED, SKY, PINK, YELLOW, GREY, BLACK = (
 COLOURS: Final[tuple[str, ...]] = (BLUE, ORANGE, GREEN, RED, SKY, PINK, YELLOW, GREY)
 
 
-def draw(name: str, trace: Trace, path: Path) -> None:
-    """Draw the figure `name` (timeline, breakdown or roofline) of a trace and save it as PNG."""
+def draw(name: str, trace: Trace, path: Path, mark: str = "") -> None:
+    """Draw the figure `name` (timeline, breakdown or roofline) of a trace and save it as PNG, which carries `mark`."""
     from archmodel.report import breakdown, gantt, roofline
 
     drawings: dict[str, Callable[[Figure, Trace], None]] = {
@@ -51,17 +51,18 @@ def draw(name: str, trace: Trace, path: Path) -> None:
         "breakdown": breakdown.draw,
         "roofline": roofline.draw,
     }
-    save(lambda figure: drawings[name](figure, trace), path)
+    save(lambda figure: drawings[name](figure, trace), path, mark)
 
 
-def save(drawing: Callable[[Figure], None], path: Path) -> None:
-    """Save as PNG what `drawing` puts on a figure, in the style of all of them."""
+def save(drawing: Callable[[Figure], None], path: Path, mark: str = "") -> None:
+    """Save as PNG what `drawing` puts on a figure, in the style of all of them; `mark` goes into its metadata."""
     with mpl.rc_context(_STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name in a script that the font lacks
         figure = Figure(dpi=_DPI)
         FigureCanvasAgg(figure)
         drawing(figure)
-        figure.savefig(path, format="png", pil_kwargs={"compress_level": 2})  # packing harder costs more time than drawing
+        # packing harder costs more time than drawing
+        figure.savefig(path, format="png", pil_kwargs={"compress_level": 2}, metadata={"Source": mark} if mark else None)
 
 
 def title(figure: Figure, trace: Trace, text: str) -> None:
