@@ -112,6 +112,7 @@ def page(validation: Validation) -> str:
         _against_bars(validation),
         "![Predicted against measured time of every operation](validation.scatter.png)",
         "![Error by size of the operation](validation.regimes.png)",
+        validation.findings,
         *_operations(validation.points),
         _cached(validation.points),
         _noise(validation),

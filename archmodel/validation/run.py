@@ -25,6 +25,7 @@ class Validation:
     peers: tuple[PeerPoints, ...]  # LLMCompass's own points
     layers: tuple[PeerPoints, ...]  # and its GPT-3 layer
     serving: tuple[Serving, ...]  # empty where not asked for
+    findings: str  # what a person wrote beside the tables, in markdown
 
 
 def validate(root: Path, *, transfer: bool = True, serving: bool = True) -> Validation:
@@ -50,4 +51,9 @@ def validate(root: Path, *, transfer: bool = True, serving: bool = True) -> Vali
         peers=tuple(peer_points(data, chips, stacks)),
         layers=tuple(layers(data, chips, stacks)),
         serving=tuple(serving_runs(root)) if serving else (),
+        findings=_findings(data / "findings.md"),
     )
+
+
+def _findings(path: Path) -> str:
+    return path.read_text(encoding="utf-8").strip() if path.is_file() else ""
