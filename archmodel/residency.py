@@ -137,9 +137,9 @@ def _fitted(soc: Soc, buffers: tuple[Buffer, ...], capacity: dict[str, float], w
     result = Residency(buffers, capacity, weights_tier, kv_tier, spill if fraction else "", fraction)
     wrong = [_overflow(result, tier) for tier in capacity if result.used_byte(tier) > capacity[tier]]
     if wrong:
-        advice = "use fewer bits, a smaller batch or shorter sequences" + (
-            "" if spill else ", or name a larger tier in placement.spill"
-        )
+        advice = "use fewer bits, a smaller batch or shorter sequences"
+        advice += "" if spill else ", name a larger tier in placement.spill"
+        advice += ", or divide it over chips with placement.tensor_parallel" if soc.peers else ""
         raise MappingError(f"{soc.chip.name}: the model does not fit: " + "; ".join(wrong) + f"; {advice}")
     return result
 
