@@ -106,9 +106,12 @@ def _micro_batches(step: Step, parts: int) -> list[tuple[Group, ...]]:
 
 def _chain(soc: Soc, setting: Setting) -> Chain:
     model = setting.model
-    chain: Chain = [(place_entry(soc, setting, entry_template(setting)), -1)]
-    if setting.step.encode_tokens:
-        groups = tuple(Group(group.sequences, setting.step.encode_tokens, 0) for group in setting.groups)
+    encoded = setting.step.encode_tokens
+    looked_up = tuple(attrs.evolve(group, new_tokens=group.new_tokens + encoded) for group in setting.groups)
+    entering = attrs.evolve(setting, groups=looked_up)
+    chain: Chain = [(place_entry(soc, entering, entry_template(entering)), -1)]
+    if encoded:
+        groups = tuple(Group(group.sequences, encoded, 0) for group in setting.groups)
         chain += _layers(soc, attrs.evolve(setting, groups=groups), model.encoder_order, "encoder")
     chain += _layers(soc, setting, model.order, "layer")
     chain.append((place_exit(soc, setting, exit_template(setting)), len(model.encoder_order) + len(model.order)))

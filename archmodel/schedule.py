@@ -43,7 +43,6 @@ class Table:
     written_byte: Floats  # (rows, shared): the part of `byte` that is written
     timeline: RowTable
     commands: Floats  # commands that the control core issues for the row
-    host_s: Floats  # fixed durations of rows that no unit runs
 
 
 @attrs.frozen(eq=False)
@@ -78,7 +77,7 @@ def tabulate(soc: Soc, residency: Residency, pieces: Sequence[Piece]) -> tuple[T
         usage = np.where(duration[:, None] > 0.0, busiest / (duration[:, None] * soc.shared_byte_per_s), 0.0)
     dispatch, commands = _dispatch(soc, rows, event_class, duration)
     timeline = RowTable(owner, duration, dispatch, event_class, *_shares(costs), np.minimum(usage, 1.0))
-    return Table(rows, owner, costs, byte, written, timeline, commands, fixed), index
+    return Table(rows, owner, costs, byte, written, timeline, commands), index
 
 
 def _unit_costs(soc: Soc, residency: Residency, rows: Rows, owner: Ints) -> Costs:

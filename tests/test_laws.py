@@ -286,3 +286,10 @@ def test_limits_are_named_as_the_costs_are():
     assert LIMITS == ("matrix", "vector", "feed", "buffer", "memory", "fixed")
     assert isinstance(HETERO.blocks["gpu"], GpuSpec)
     assert isinstance(HETERO.blocks["npu"], NpuSpec)
+
+
+def test_the_encoder_tokens_of_an_encoder_decoder_enter_the_chip_too():
+    request = RequestSpec(batch=3, input_tokens=100, output_tokens=2)
+    result = evaluate(HETERO, load_workload(ROOT / "tests/anchors/model_configs/T5-base.json", request=request))
+    # embeddings of 100 encoder tokens and the first decoder token of three sequences, 768 wide, FP16
+    assert result.steps[0].byte[result.soc.shared.index("pcie")] >= 3 * 101 * 768 * 2

@@ -68,14 +68,3 @@ def store_and_forward_s(path: Path, byte: Floats) -> Floats:
             tail -= (last_byte + path.overhead_byte[k]) / path.line_byte_per_s[k]
         time[i] = path.setup_s + np.sum(path.latency_s) + worst
     return time
-
-
-@kernel
-def ring_all_reduce_s(byte: Floats, ranks: int, byte_per_s: float, step_latency_s: float) -> Floats:
-    """Time [s] to sum `byte` [B] over `ranks` devices in a ring of links of `byte_per_s`, shape (n,).
-
-    Reduce-scatter and all-gather, n - 1 steps each of byte / n: 2 (n - 1) / n x byte / bandwidth + 2 (n - 1) latencies
-    (Thakur et al., 2005). The additions themselves are ignored; one rank has nothing to do.
-    """
-    steps = 2.0 * (ranks - 1)
-    return np.where(byte > 0.0, steps * (byte / (ranks * byte_per_s) + step_latency_s), 0.0)

@@ -44,6 +44,39 @@ def test_ring_steps_add_up():
     assert [round(steps[op]) for op in OPS] == [14, 7, 7, 1]
 
 
+def ring(values, byte_per_s, latency_s, byte):
+    """Devices in a ring pass chunks on, add, and pass on the sums; returns the time and what each device holds."""
+    n = len(values)
+    held = [list(np.array_split(v.copy(), n)) for v in values]
+    time = 0.0
+    for phase in ("add", "copy"):
+        for step in range(n - 1):
+            shift = 0 if phase == "add" else 1
+            sent = [held[d][(d - step + shift) % n].copy() for d in range(n)]
+            for d in range(n):
+                chunk = (d - step + shift) % n
+                to = (d + 1) % n
+                held[to][chunk] = held[to][chunk] + sent[d] if phase == "add" else sent[d]
+            time += byte / n / byte_per_s + latency_s
+    return time, [np.concatenate(h) for h in held]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
+def test_a_ring_that_moves_every_block_takes_the_time_of_the_kernel(ranks):
+    values = np.random.default_rng(ranks).integers(0, 100, (ranks, 48)).astype(float)
+    time, held = ring(values, 50e9, 1e-7, 1e6)
+    for sums in held:
+        assert sums == pytest.approx(values.sum(axis=0))
+    fabric = PLAIN._replace(byte_per_s=50e9, step_s=1e-7, bulk_s=1e9)
+    assert run(fabric, "all_reduce", ranks, 1e6)[0, k.DURATION] == pytest.approx(time)
+
+
+def test_u83_ring_all_reduce_of_the_textbook():
+    """100 MB, 8 devices, 50 GB/s a link, 10 ns a step: 3.5 ms + 14 steps (astra-sim issue 296)."""
+    fabric = PLAIN._replace(byte_per_s=50e9, step_s=10e-9, bulk_s=1e9)
+    assert run(fabric, "all_reduce", 8, 1e8)[0, k.DURATION] == pytest.approx(3.50014e-3, rel=1e-12)
+
+
 def test_a_tree_has_logarithmic_depth():
     row = run(PLAIN._replace(step_s=1.0, bulk_s=1e9, tree=1.0), "all_reduce", 64, 1.0)[0]
     assert ALGORITHMS[int(row[k.ALGORITHM])] == "tree"

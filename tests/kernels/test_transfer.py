@@ -1,9 +1,9 @@
-"""Transfers against a packet-by-packet walk, and the ring all-reduce against devices that really add."""
+"""Transfers against a packet-by-packet walk."""
 
 import numpy as np
 import pytest
 
-from archmodel.kernels.transfer import Path, cut_through_s, ring_all_reduce_s, store_and_forward_s
+from archmodel.kernels.transfer import Path, cut_through_s, store_and_forward_s
 
 
 def random_path(rng, links):
@@ -81,34 +81,3 @@ def test_laws(seed):
 def test_the_largest_transfer_keeps_its_digits():
     path = Path(np.array([1e9]), np.array([24.0]), np.array([0.0]), 256.0, 0.0)
     assert cut_through_s(path, np.array([256.0 * 2**50]))[0] == pytest.approx(280.0 * 2**50 / 1e9, rel=1e-12)
-
-
-def ring(values, byte_per_s, latency_s, byte):
-    """Devices in a ring pass chunks on, add, and pass on the sums; returns the time and what each device holds."""
-    n = len(values)
-    held = [list(np.array_split(v.copy(), n)) for v in values]
-    time = 0.0
-    for phase in ("add", "copy"):
-        for step in range(n - 1):
-            shift = 0 if phase == "add" else 1
-            sent = [held[d][(d - step + shift) % n].copy() for d in range(n)]
-            for d in range(n):
-                chunk = (d - step + shift) % n
-                to = (d + 1) % n
-                held[to][chunk] = held[to][chunk] + sent[d] if phase == "add" else sent[d]
-            time += byte / n / byte_per_s + latency_s
-    return time, [np.concatenate(h) for h in held]
-
-
-@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
-def test_ring_all_reduce_is_what_adding_devices_need(ranks):
-    values = np.random.default_rng(ranks).integers(0, 100, (ranks, 48)).astype(float)
-    time, held = ring(values, 50e9, 1e-7, 1e6)
-    for sums in held:
-        assert sums == pytest.approx(values.sum(axis=0))
-    assert ring_all_reduce_s(np.array([1e6]), ranks, 50e9, 1e-7)[0] == pytest.approx(time)
-
-
-def test_ring_all_reduce_textbook_value():
-    """100 MB, 8 devices, 50 GB/s a link, 10 ns a step: 3.5 ms + 14 steps (astra-sim issue 296)."""
-    assert ring_all_reduce_s(np.array([1e8, 0.0]), 8, 50e9, 10e-9) == pytest.approx([3.50014e-3, 0.0], rel=1e-12)
