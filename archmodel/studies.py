@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from archmodel.holdout import FIT_SHARE, SEED
 from archmodel.options import AsJson, ChipFile, Quiet, Settings
 from archmodel.report.console import print_json, stdout, working
 from archmodel.spec.toml import load_chip, parse_overrides
-from archmodel.split import FIT_SHARE, SEED
 
 
 def _list_kinds(asked: bool) -> None:

@@ -17,7 +17,7 @@ FLOORS = (
     ("kernels",),
     ("spec",),
     ("matrices",),
-    ("sizes", "costs", "operations", "experts", "table_file", "expert_table", "split", "parallel"),
+    ("sizes", "costs", "operations", "experts", "table_file", "expert_table", "holdout", "parallel"),
     ("components",),
     ("steps",),
     ("template",),
