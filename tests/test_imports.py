@@ -13,7 +13,7 @@ PACKAGE = Path(archmodel.__file__).parent
 
 #: floors from the ground up; a file imports from its own floor and from below
 FLOORS = (
-    ("errors", "units", "dtypes"),
+    ("errors", "units", "dtypes", "theory"),
     ("kernels",),
     ("spec",),
     ("matrices",),
