@@ -1,0 +1,134 @@
+"""How unlike units share the work of a split: micro-batches that hide its transfers, and units of one side to the other."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+import numpy as np
+
+from archmodel.kernels.timeline import CLASS_SYNCHRONISATION
+from archmodel.operations import Kind
+from archmodel.result import Result, StepResult
+from archmodel.spec.chip import ChipSpec
+from archmodel.spec.workload import WorkloadSpec
+from archmodel.splitting.breakeven import links_between
+from archmodel.splitting.compared import Compared
+from archmodel.steps import Sample, decode_step
+from archmodel.theory import pingpong
+from archmodel.theory.pingpong import Stages
+from archmodel.theory.ratio import LinearTimes, best_whole_ratio, optimal_ratio
+
+
+@attrs.frozen
+class Balance:
+    """A decode step of a split between two units.
+
+    `stages` are the times of a micro-batch in a layer, `ideal_s` the layers of the step in a perfect ping-pong of
+    `micro_batches`, `least_micro_batches` the fewest that hide the transfers (None: none does). `units_per_ffn` is the best real
+    number of attention units to one FFN unit, `whole_units_per_ffn` the best whole one (None: more is always better).
+    """
+
+    attention: str
+    ffn: str
+    stages: Stages
+    micro_batches: int
+    simulated_s: float
+    ideal_s: float
+    least_micro_batches: int | None
+    units_per_ffn: float
+    whole_units_per_ffn: int | None
+
+
+@attrs.frozen(eq=False)
+class _Layers:
+    """What the layers of a step keep busy: times [s] of the attention unit, the FFN unit and the crossings between them."""
+
+    attention_s: float
+    ffn_s: float
+    crossing_s: float
+    span_s: float
+    layers: int
+
+
+def sides(result: Result) -> tuple[str, str] | None:
+    """Attention and FFN unit of a result in which two units work and one of them attends; else None."""
+    names, step = list(result.soc.units), result.steps[-1]
+    busy = [number for number in range(len(names)) if step.busy_s[number] > 0.0]
+    attention = np.isin(result.table.rows.kind, (Kind.ATTENTION, Kind.SCAN)) & (step.count > 0)
+    attends = sorted(set(result.table.owner[attention].tolist()))
+    if len(busy) != 2 or len(attends) != 1:
+        return None
+    return names[attends[0]], next(names[number] for number in busy if number != attends[0])
+
+
+def balance(chip: ChipSpec, workload: WorkloadSpec, split: Compared) -> Balance | None:
+    """The balance of a split in the middle of its decode; None where it is not between two units, or nothing is decoded.
+
+    The straight lines of `LinearTimes` go through this step and those of another batch and of another context.
+    """
+    found = sides(split.result)
+    if found is None or workload.request.output_tokens < 2:
+        return None
+    batch = workload.request.batch
+    context = max(2, workload.request.input_tokens + workload.request.output_tokens // 2)
+    here, many, short = (
+        _layers(_decoded(chip, workload, split, *at), found)
+        for at in ((batch, context), (batch // 2 or 2, context), (batch, context // 2))
+    )
+    times = _lines(here, many, short, batch=(batch, batch // 2 or 2), context=(context, context // 2))
+    parts = min(batch, split.result.plan.parts[0].placements[0].micro_batches)
+    each = 1.0 / (parts * here.layers)
+    stages = Stages(here.attention_s * each, here.crossing_s * each / 2.0, here.ffn_s * each, here.crossing_s * each / 2.0)
+    ratio = optimal_ratio(times).best
+    return Balance(
+        *found, stages, parts, here.span_s, pingpong.makespan_s(stages, parts, here.layers), _least(stages), ratio,
+        best_whole_ratio(times) if math.isfinite(ratio) else None,
+    )  # fmt: skip
+
+
+def _least(stages: Stages) -> int | None:
+    share = stages.out_s / stages.unit_s
+    return pingpong.least_micro_batches(share) if share < 1.0 else None
+
+
+def _decoded(chip: ChipSpec, workload: WorkloadSpec, split: Compared, batch: int, context: int) -> Result:
+    asked = attrs.evolve(workload, request=attrs.evolve(workload.request, batch=batch))
+    return split.run(chip, asked, [Sample(decode_step(asked, context), 1.0, 0.0)])
+
+
+def _layers(result: Result, found: tuple[str, str]) -> _Layers:
+    soc, step, table = result.soc, result.first, result.table
+    program = step.program
+    last = int(program.layer.max())  # the exit
+    inside = (program.layer >= 0) & (program.layer < last)
+    row, start_s, end_s = program.events.row[inside], program.simulated.start_s[inside], program.simulated.end_s[inside]
+    busy = np.bincount(table.owner[row], end_s - start_s, minlength=len(soc.resources))
+    crossing = sum(busy[soc.resources.index(name)] for name in links_between(result))
+    waits = table.timeline.event_class[row] == CLASS_SYNCHRONISATION
+    at_a, at_f = (soc.resources.index(name) for name in found)
+    crossing += float((end_s - start_s)[waits].sum())
+    return _Layers(float(busy[at_a]), float(busy[at_f]), float(crossing), float(end_s.max() - start_s.min()), last)
+
+
+def _lines(
+    here: _Layers, many: _Layers, short: _Layers, *, batch: tuple[int, int], context: tuple[int, int]
+) -> LinearTimes:  # fmt: skip
+    """Lines through two points each; none falls."""
+    tokens = batch[0] * (context[0] - context[1])
+    per_token = max(0.0, (here.attention_s - short.attention_s) / tokens)
+    sequences = batch[0] - batch[1]
+    per_sequence = {
+        name: max(0.0, (getattr(here, name) - getattr(many, name)) / sequences) for name in ("ffn_s", "crossing_s")
+    }
+    kv_tokens = float(batch[0] * context[0])
+    return LinearTimes(
+        attention_s_per_token=per_token,
+        attention_s=here.attention_s - per_token * kv_tokens,
+        transfer_s_per_sequence=per_sequence["crossing_s"],
+        transfer_s=here.crossing_s - per_sequence["crossing_s"] * batch[0],
+        ffn_s_per_sequence=per_sequence["ffn_s"],
+        ffn_s=here.ffn_s - per_sequence["ffn_s"] * batch[0],
+        batch=float(batch[0]),
+        kv_tokens=kv_tokens,
+    )

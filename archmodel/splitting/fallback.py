@@ -1,0 +1,116 @@
+"""What is left when one side of a split fails: the plan on the rest, what must be reloaded for it, and what it yields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import attrs
+
+from archmodel.errors import ArchmodelError
+from archmodel.result import Result
+from archmodel.soc import Soc
+from archmodel.spec.chip import Block, ChipSpec, LinkSpec
+from archmodel.spec.workload import ROLES, WorkloadSpec
+
+#: evaluates the rest of a chip in the best way that it knows
+Replan = Callable[[ChipSpec, WorkloadSpec], Result]
+
+
+@attrs.frozen(eq=False)
+class Fallback:
+    """The degraded plan for the loss of a unit; `result` is None where nothing can take over, and `why` says so.
+
+    `reload_byte` are weights that the rest does not hold yet, which come from `source` in `reload_s` (None: there is no way);
+    `recompute_s` is the time to read the prompts again where the KV cache went with the unit's memory.
+    """
+
+    lost: str
+    result: Result | None
+    why: str
+    reload_byte: float
+    source: str
+    reload_s: float | None
+    recompute_s: float
+
+    @property
+    def ready_s(self) -> float | None:
+        """Time [s] until the rest serves again; None where it never does."""
+        return None if self.result is None or self.reload_s is None else self.reload_s + self.recompute_s
+
+
+def fallbacks(plan: Result, workload: WorkloadSpec, replan: Replan) -> Iterator[Fallback]:
+    """A fallback for each unit that a plan uses."""
+    busy = plan.busy_s()
+    for unit in plan.soc.units:
+        if busy[unit] > 0.0:
+            yield _fallback(plan, unit, workload, replan)
+
+
+def without(chip: ChipSpec, unit: str) -> ChipSpec:
+    """The chip with one unit gone, its roles given to the first unit that can, its memory left only to those that share it."""
+    joined = {name: _unjoined(block, unit) for name, block in chip.blocks.items() if name != unit}
+    blocks = {name: block for name, block in joined.items() if not isinstance(block, LinkSpec) or len(block.joins) > 1}
+    freed: dict[str, object] = {role: "" for role in ROLES if getattr(chip.placement, role) == unit}
+    lost = lost_tiers(chip, unit)
+    freed |= {key: "" for key in ("weights", "kv_cache") if getattr(chip.placement, key) in lost}
+    return attrs.evolve(chip, blocks=blocks, placement=attrs.evolve(chip.placement, **freed))  # type: ignore[arg-type]
+
+
+def _unjoined(block: Block, unit: str) -> Block:
+    if isinstance(block, LinkSpec):
+        return attrs.evolve(block, joins=tuple(name for name in block.joins if name != unit))
+    return block
+
+
+def lost_tiers(chip: ChipSpec, unit: str) -> set[str]:
+    """Tiers that fail with a unit: its memory and its buffer, unless another unit works with them."""
+    units = Soc(chip).units
+    others = {tier for name, spec in units.items() if name != unit for tier in (spec.memory, spec.buffer)}
+    return {units[unit].memory, units[unit].buffer} - others
+
+
+def _fallback(plan: Result, unit: str, workload: WorkloadSpec, replan: Replan) -> Fallback:
+    try:
+        rest = without(plan.chip, unit)
+        result = replan(rest, workload)
+    except ArchmodelError as error:
+        return Fallback(unit, None, str(error), 0.0, "", None, 0.0)
+    lost = lost_tiers(plan.chip, unit)
+    held, needed = _weights(plan), _weights(result)
+    reload_byte, reload_s, source = 0.0, 0.0, ""
+    for tier, byte in needed.items():
+        missing = byte - (0.0 if tier in lost else held.get(tier, 0.0))
+        if missing > 1e-9 * byte:
+            source, byte_per_s = _source(result.soc, tier, held, lost)
+            reload_byte += missing
+            reload_s = reload_s + missing / byte_per_s if byte_per_s else float("inf")
+    recompute_s = result.time_to_first_token_s if _tiers(plan, "KV cache") & lost else 0.0
+    why = "" if reload_s < float("inf") else "no block that still runs holds the weights"
+    return Fallback(unit, result, why, reload_byte, source, reload_s if not why else None, recompute_s)
+
+
+def _weights(result: Result) -> dict[str, float]:
+    """Bytes of weights by tier."""
+    out: dict[str, float] = {}
+    for buffer in result.residency.buffers:
+        if buffer.what.endswith("weights"):
+            out[buffer.tier] = out.get(buffer.tier, 0.0) + buffer.byte
+    return out
+
+
+def _tiers(result: Result, what: str) -> set[str]:
+    return {buffer.tier for buffer in result.residency.buffers if buffer.what == what}
+
+
+def _source(soc: Soc, tier: str, held: Mapping[str, float], lost: set[str]) -> tuple[str, float]:
+    """Block that still has the weights and its bandwidth [B/s] to a tier: the host, or a tier that is left; 0 without one."""
+    names = [soc.host[0]] if soc.host else []
+    names += [name for name in held if name in soc.tiers and name not in lost and name != tier]
+    for name in names:
+        try:
+            way = soc.route(name, tier)
+        except ArchmodelError:
+            continue
+        passed = [*way, tier, *([name] if name in soc.tiers else [])]
+        return name, min(float(soc.shared_byte_per_s[soc.shared.index(block)]) for block in passed)
+    return "", 0.0

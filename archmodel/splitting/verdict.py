@@ -1,0 +1,82 @@
+"""PAYS, DOES NOT PAY or UNDECIDED: a gain against what is asked for, within the model's error and the price of complexity."""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+
+import attrs
+
+#: hours of a year, leap years included
+_HOURS_PER_YEAR = 8766.0
+
+
+class Answer(StrEnum):
+    PAYS = "PAYS"
+    DOES_NOT_PAY = "DOES NOT PAY"
+    UNDECIDED = "UNDECIDED"
+
+
+@attrs.frozen(kw_only=True)
+class Terms:
+    """What makes a gain worth having. Prices of 0 are unknown, and nothing is said of money then."""
+
+    min_gain: float = 0.10
+    error_fraction: float  # of a ratio of two predicted times
+    error_source: str
+    engineering_usd_per_year: float = 0.0
+    fleet_chips: float = 0.0  # baseline chips that serve the load
+    old_usd_per_hour: float = 0.0  # one chip of the baseline, running
+    new_usd_per_hour: float = 0.0  # one system with the split
+
+
+@attrs.frozen
+class Money:
+    """What a split saves a fleet, less what keeping it up costs; `least_chips` is the fleet from which that is positive."""
+
+    saved_usd_per_year: float
+    net_usd_per_year: float
+    least_chips: float  # infinite where it saves nothing at any size
+
+
+@attrs.frozen
+class Verdict:
+    """`low` and `high` are the gain with the model's error against and for it; `money` is None where no price is known."""
+
+    answer: Answer
+    gain: float
+    low: float
+    high: float
+    because: str
+    money: Money | None
+
+
+def money(gain: float, terms: Terms) -> Money | None:
+    """Savings [USD/year] of a fleet that needs 1 / (1 + gain) systems for each chip, and what is left of them."""
+    if terms.old_usd_per_hour <= 0.0:
+        return None
+    new_usd = terms.new_usd_per_hour or terms.old_usd_per_hour
+    each = (terms.old_usd_per_hour - new_usd / (1.0 + gain)) * _HOURS_PER_YEAR
+    least = terms.engineering_usd_per_year / each if each > 0.0 else math.inf
+    saved = each * terms.fleet_chips
+    return Money(saved, saved - terms.engineering_usd_per_year, least)
+
+
+def verdict(gain: float, terms: Terms) -> Verdict:
+    """The answer for a gain (throughput over throughput, less one).
+
+    It is UNDECIDED where the error of the model leaves room for both, be it about the least gain or about the money.
+    """
+    low, high = ((1.0 + gain) * factor - 1.0 for factor in (1.0 - terms.error_fraction, 1.0 + terms.error_fraction))
+    enough = [value >= terms.min_gain for value in (low, high)]
+    priced = terms.fleet_chips > 0.0 and terms.old_usd_per_hour > 0.0
+    worth = [not priced or (money(value, terms) or Money(0.0, 0.0, 0.0)).net_usd_per_year >= 0.0 for value in (low, high)]
+    earned = money(gain, terms)
+    if all(enough) and all(worth):
+        return Verdict(Answer.PAYS, gain, low, high, "the least gain is passed, whatever the model's error", earned)
+    if not enough[1]:
+        return Verdict(Answer.DOES_NOT_PAY, gain, low, high, "the least gain is missed, whatever the model's error", earned)
+    if not worth[1]:
+        return Verdict(Answer.DOES_NOT_PAY, gain, low, high, "keeping it up costs more than the fleet saves", earned)
+    asked = "the least gain" if not all(enough) else "what the fleet saves and the engineering cost"
+    return Verdict(Answer.UNDECIDED, gain, low, high, f"the model's error is wider than the distance to {asked}", earned)
