@@ -9,15 +9,17 @@ import numpy as np
 
 from archmodel.kernels.timeline import CLASS_SYNCHRONISATION
 from archmodel.operations import Kind
-from archmodel.result import Result, StepResult
+from archmodel.result import Result
 from archmodel.spec.chip import ChipSpec
 from archmodel.spec.workload import WorkloadSpec
-from archmodel.splitting.breakeven import links_between
 from archmodel.splitting.compared import Compared
+from archmodel.splitting.knobs import links_between
 from archmodel.steps import Sample, decode_step
 from archmodel.theory import pingpong
 from archmodel.theory.pingpong import Stages
 from archmodel.theory.ratio import LinearTimes, best_whole_ratio, optimal_ratio
+
+_MANY = 16  # times the batch: how far the line of the FFN reaches
 
 
 @attrs.frozen
@@ -65,7 +67,7 @@ def sides(result: Result) -> tuple[str, str] | None:
 def balance(chip: ChipSpec, workload: WorkloadSpec, split: Compared) -> Balance | None:
     """The balance of a split in the middle of its decode; None where it is not between two units, or nothing is decoded.
 
-    The straight lines of `LinearTimes` go through this step and those of another batch and of another context.
+    The straight lines of `LinearTimes` go through this step and those of a larger batch and of a shorter context.
     """
     found = sides(split.result)
     if found is None or workload.request.output_tokens < 2:
@@ -74,9 +76,9 @@ def balance(chip: ChipSpec, workload: WorkloadSpec, split: Compared) -> Balance 
     context = max(2, workload.request.input_tokens + workload.request.output_tokens // 2)
     here, many, short = (
         _layers(_decoded(chip, workload, split, *at), found)
-        for at in ((batch, context), (batch // 2 or 2, context), (batch, context // 2))
+        for at in ((batch, context), (batch * _MANY, 1), (batch, context // 2))
     )
-    times = _lines(here, many, short, batch=(batch, batch // 2 or 2), context=(context, context // 2))
+    times = _lines(here, many, short, batch, context)
     parts = min(batch, split.result.plan.parts[0].placements[0].micro_batches)
     each = 1.0 / (parts * here.layers)
     stages = Stages(here.attention_s * each, here.crossing_s * each / 2.0, here.ffn_s * each, here.crossing_s * each / 2.0)
@@ -93,7 +95,8 @@ def _least(stages: Stages) -> int | None:
 
 
 def _decoded(chip: ChipSpec, workload: WorkloadSpec, split: Compared, batch: int, context: int) -> Result:
-    asked = attrs.evolve(workload, request=attrs.evolve(workload.request, batch=batch))
+    request = attrs.evolve(workload.request, batch=batch, input_tokens=context, output_tokens=1)
+    asked = attrs.evolve(workload, request=request)
     return split.run(chip, asked, [Sample(decode_step(asked, context), 1.0, 0.0)])
 
 
@@ -111,24 +114,20 @@ def _layers(result: Result, found: tuple[str, str]) -> _Layers:
     return _Layers(float(busy[at_a]), float(busy[at_f]), float(crossing), float(end_s.max() - start_s.min()), last)
 
 
-def _lines(
-    here: _Layers, many: _Layers, short: _Layers, *, batch: tuple[int, int], context: tuple[int, int]
-) -> LinearTimes:  # fmt: skip
-    """Lines through two points each; none falls."""
-    tokens = batch[0] * (context[0] - context[1])
-    per_token = max(0.0, (here.attention_s - short.attention_s) / tokens)
-    sequences = batch[0] - batch[1]
-    per_sequence = {
-        name: max(0.0, (getattr(here, name) - getattr(many, name)) / sequences) for name in ("ffn_s", "crossing_s")
-    }
-    kv_tokens = float(batch[0] * context[0])
+def _lines(here: _Layers, many: _Layers, short: _Layers, batch: int, context: int) -> LinearTimes:
+    """Lines through two points each; none falls. FFN and crossings do not depend on the context, `many` has hardly any."""
+    per_token = max(0.0, (here.attention_s - short.attention_s) / (batch * (context - context // 2)))
+    ffn, crossing = (
+        max(0.0, (getattr(many, name) - getattr(here, name)) / (batch * (_MANY - 1))) for name in ("ffn_s", "crossing_s")
+    )
+    kv_tokens = float(batch * context)
     return LinearTimes(
         attention_s_per_token=per_token,
         attention_s=here.attention_s - per_token * kv_tokens,
-        transfer_s_per_sequence=per_sequence["crossing_s"],
-        transfer_s=here.crossing_s - per_sequence["crossing_s"] * batch[0],
-        ffn_s_per_sequence=per_sequence["ffn_s"],
-        ffn_s=here.ffn_s - per_sequence["ffn_s"] * batch[0],
-        batch=float(batch[0]),
+        transfer_s_per_sequence=crossing,
+        transfer_s=here.crossing_s - crossing * batch,
+        ffn_s_per_sequence=ffn,
+        ffn_s=here.ffn_s - ffn * batch,
+        batch=float(batch),
         kv_tokens=kv_tokens,
     )

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import attrs
 
-from archmodel.evaluate import evaluate_steps
 from archmodel.result import Result
 from archmodel.spec.chip import ChipSpec
 from archmodel.spec.workload import WorkloadSpec
