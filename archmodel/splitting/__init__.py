@@ -1,1 +1,1 @@
-"""Does a split pay? Strategies against all on one side: where the gain comes from, where it leaks, and the verdict."""
+"""Does splitting a model over unlike units pay: strategies, their search, and what came of them."""
