@@ -182,7 +182,12 @@ Chain = Sequence[tuple[Piece, Ints, int]]
 
 def run(soc: Soc, table: Table, chains: Sequence[Chain]) -> Program:
     """Timeline of a step. `chains` holds, for each micro-batch, its pieces in order with their rows and layer."""
-    parts = [_chained(soc, chain) for chain in chains]
+    made: dict[tuple[int, ...], _Chained] = {}  # by pieces: micro-batches of one size share theirs
+    keys = [tuple(id(piece) for piece, _, _ in chain) for chain in chains]
+    for key, chain in zip(keys, chains, strict=True):
+        if key not in made:
+            made[key] = _chained(soc, chain)
+    parts = [made[key] for key in keys]
     events, layer = parts[0].events, parts[0].layer
     if len(parts) > 1:
         events, layer = _interleaved(parts)
@@ -204,10 +209,11 @@ class _Chained:
 def _chained(soc: Soc, chain: Chain) -> _Chained:
     rows, counts, deps, layers, stages = [], [], [], [], []
     offset, stage, last = 0, 0, STREAM
+    local = {id(piece): _local(soc, piece) for piece in {id(piece): piece for piece, _, _ in chain}.values()}
     for _, run_of_alike in groupby(chain, key=lambda link: id(link[0])):
         alike = list(run_of_alike)  # layers that share a piece, placed in one go
         piece, index, _ = alike[0]
-        count, dep, local_stage = _local(soc, piece)
+        count, dep, local_stage = local[id(piece)]
         starts = offset + len(index) * np.arange(len(alike))[:, None]
         before = np.concatenate([[last], starts[:-1, 0] + piece.exit])[:, None]
         rows.append(np.tile(index, len(alike)))
@@ -257,6 +263,6 @@ def _interleaved(parts: Sequence[_Chained]) -> tuple[Events, Ints]:
     dep = place_of[np.concatenate([part.events.dep + offset for part, offset in zip(parts, offsets, strict=True)])]
     counts = np.concatenate([np.diff(part.events.dep_start) for part in parts])
     starts = np.concatenate([[0], np.cumsum(counts)])
-    pieces = [dep[starts[e] : starts[e + 1]] for e in order]
     dep_start = np.concatenate([[0], np.cumsum(counts[order])]).astype(np.int64)
-    return Events(row[order], dep_start, np.concatenate(pieces)), np.concatenate([p.layer for p in parts])[order]
+    taken = np.arange(len(dep)) + np.repeat(starts[order] - dep_start[:-1], counts[order])
+    return Events(row[order], dep_start, dep[taken]), np.concatenate([p.layer for p in parts])[order]
