@@ -14,8 +14,8 @@ from archmodel.spec.workload import WorkloadSpec
 from archmodel.splitting.compared import OTHER_CHIP, Compared
 from archmodel.splitting.knobs import Knob, knobs
 
-_NEAR = 0.02  # of a value: a break-even is told to this
-_EVEN = 1e-3  # of a time: a difference that counts as none
+_NEAR = 0.05  # of a value: a break-even is told to this
+_EVEN = 2e-3  # of a time: a difference that counts as none
 _SEARCHES = 14  # evaluations that close in on one break-even
 _SHRINKS = 6  # halvings (on a log scale) of a range whose end does not fit
 _LEAST = 1e-12  # what a value of 0 counts as on a log scale
@@ -54,7 +54,7 @@ def break_evens(
 def break_even(
     knob: Knob, baseline: Compared, split: Compared, min_gain: float, now_s: tuple[float, float]
 ) -> BreakEven:  # fmt: skip
-    """Where the gain passes `min_gain`, on both sides of the present value: told to 2 %, or to 0.1 % of the gain.
+    """Where the gain passes `min_gain`, on both sides of the present value: told to 5 %, or to where the gain is within 0.2 % of it.
 
     `now_s` are the times of baseline and split at present. Each side is taken to have one such place at most. A range ends where
     memory does: what does not fit neither pays nor does not.
@@ -69,9 +69,14 @@ def break_even(
         return point(value, now_s[0] if fixed else baseline.again(*both), split.again(*both))
 
     here = point(knob.now, *now_s)
-    ends = [_fitting(over, knob, end, here) if end != knob.now else here for end in (knob.low, knob.high)]
-    below, above = (_crossing(over, knob, here, end) if here.pays != end.pays else None for end in ends)
-    return BreakEven(knob.name, knob.now, ends[0].value, ends[1].value, here.pays, below, above)
+    found: list[float | None] = []
+    ends: list[float] = []
+    for side, end in ((-1, knob.low), (1, knob.high)):
+        hopeless = knob.better == (side if here.pays else -side)  # it can only pay more, or less, on that side
+        there = here if end == knob.now or hopeless else _fitting(over, knob, end, here)
+        ends.append(end if hopeless else there.value)
+        found.append(_crossing(over, knob, here, there) if here.pays != there.pays else None)
+    return BreakEven(knob.name, knob.now, ends[0], ends[1], here.pays, found[0], found[1])
 
 
 class Point(NamedTuple):

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import attrs
 
+from archmodel.evaluate import evaluate_steps
+from archmodel.plan import Part, Plan
 from archmodel.result import Result
 from archmodel.spec.chip import ChipSpec
 from archmodel.spec.workload import WorkloadSpec
@@ -31,6 +33,24 @@ class Compared:
         return self.run(chip, workload, few_samples(workload)).total_s
 
 
+def planned(name: str, granularity: str, result: Result) -> Compared:
+    """A strategy by its plan, which another batch divides in the same proportions."""
+
+    def run(chip: ChipSpec, workload: WorkloadSpec, samples: list[Sample]) -> Result:
+        return evaluate_steps(chip, workload, samples, rebatched(result.plan, workload.request.batch))
+
+    return Compared(name, granularity, result, run)
+
+
+def elsewhere(chip: ChipSpec, result: Result) -> Compared:
+    """A baseline on a chip of its own, as that chip places it: no number of the system changes it."""
+
+    def run(_: ChipSpec, workload: WorkloadSpec, samples: list[Sample]) -> Result:
+        return evaluate_steps(chip, workload, samples)
+
+    return Compared(chip.name, OTHER_CHIP, result, run)
+
+
 def gain(old: Result, new: Result) -> float:
     """What `new` gains on `old`: throughput over throughput, less one."""
     return old.total_s / new.total_s - 1.0
@@ -44,3 +64,18 @@ def few_samples(workload: WorkloadSpec) -> list[Sample]:
         return samples
     start = workload.request.input_tokens if workload.model.family == "decoder" else 1
     return [*samples, Sample(decode_step(workload, start + (steps - 1) // 2), float(steps), 0.0)]
+
+
+def rebatched(plan: Plan, batch: int) -> Plan:
+    """The plan for another batch, whose parts keep their proportions as far as whole sequences allow."""
+    return attrs.evolve(plan, parts=_resized(plan.parts, batch), decode=_resized(plan.decode, batch))
+
+
+def _resized(parts: tuple[Part, ...], batch: int) -> tuple[Part, ...]:
+    total, reached, out = sum(part.sequences for part in parts), 0, []
+    for part in parts:
+        before = round(batch * reached / total)
+        reached += part.sequences
+        if (count := round(batch * reached / total) - before) > 0:
+            out.append(attrs.evolve(part, sequences=count))
+    return tuple(out)

@@ -29,7 +29,8 @@ class Knob:
     high: float
     turned: Callable[[float], Both]
     whole: bool = False
-    is_rate: bool = False
+    is_rate: bool = False  # time goes with what a unit of it takes, not with the value
+    better: int = 0  # 1: more of it never harms a split, -1: less; 0: either may
     of_workload: bool = False  # then a baseline on another chip depends on it as well
 
 
@@ -74,8 +75,8 @@ def link_knobs(chip: ChipSpec, workload: WorkloadSpec, name: str) -> Iterator[Kn
     def latency(value: float) -> Both:
         return link_chip(chip, name, byte_per_s, value), workload
 
-    yield Knob(f"{name}_byte_per_s", byte_per_s, byte_per_s * 1e-3, byte_per_s * 1e2, bandwidth, is_rate=True)
-    yield Knob(f"{name}_latency_s", latency_s, min(latency_s, 1e-9), max(1e4 * latency_s, 1e-3), latency)
+    yield Knob(f"{name}_byte_per_s", byte_per_s, byte_per_s * 1e-3, byte_per_s * 1e2, bandwidth, is_rate=True, better=1)
+    yield Knob(f"{name}_latency_s", latency_s, min(latency_s, 1e-9), max(1e4 * latency_s, 1e-3), latency, better=-1)
 
 
 def dispatch_knob(chip: ChipSpec, workload: WorkloadSpec, soc: Soc) -> Knob:
@@ -86,7 +87,7 @@ def dispatch_knob(chip: ChipSpec, workload: WorkloadSpec, soc: Soc) -> Knob:
         def gap(value: float) -> Both:
             return attrs.evolve(chip, software=attrs.evolve(chip.software, kernel_gap_us=value * 1e6)), workload
 
-        return Knob("kernel_gap_s", now, min(now, 1e-9), max(1e3 * now, 1e-3), gap)
+        return Knob("kernel_gap_s", now, min(now, 1e-9), max(1e3 * now, 1e-3), gap, better=-1)
     name, control = soc.control
     per_s = control.clock_ghz * _HERTZ
     now = control.dispatch_cycles / per_s
@@ -94,7 +95,7 @@ def dispatch_knob(chip: ChipSpec, workload: WorkloadSpec, soc: Soc) -> Knob:
     def dispatch(value: float) -> Both:
         return _with_block(chip, name, dispatch_cycles=value * per_s), workload
 
-    return Knob("dispatch_s", now, min(now, 1e-9), max(1e3 * now, 1e-3), dispatch)
+    return Knob("dispatch_s", now, min(now, 1e-9), max(1e3 * now, 1e-3), dispatch, better=-1)
 
 
 def request_knobs(chip: ChipSpec, workload: WorkloadSpec) -> Iterator[Knob]:
