@@ -52,6 +52,18 @@ class Piece:
 Chain = list[tuple[Piece, int]]
 
 
+def result_byte(record: dict[str, Any]) -> float:
+    """Bytes [B] that a record's result takes where it lies, until the last record that takes it has ended."""
+    kind = record.get("kind")
+    if kind == Kind.MATMUL:
+        return float(record["m"] * record["n"] * record.get("count", 1.0) * record["output_byte"])
+    if kind == Kind.ATTENTION:
+        scores = record["q_tokens"] * record["kv_tokens"] * record["materialised"] * record["input_byte"]
+        outputs = record["q_tokens"] * record["v_dim"] * record["output_byte"]
+        return float(record["sequences"] * record["heads"] * (outputs + scores))
+    return 0.0 if record.get("fused") else float(record.get("write_byte", 0.0))
+
+
 class _Placer:
     """Places one template; keeps what already crossed to a unit, so that nothing is sent twice."""
 

@@ -22,7 +22,7 @@ from archmodel.kernels.timeline import (
     simulate,
 )
 from archmodel.operations import Ints, Kind, Rows, rows_from
-from archmodel.partition import Piece
+from archmodel.partition import Piece, result_byte
 from archmodel.residency import Residency
 from archmodel.soc import Soc
 from archmodel.spec.chip import CAPABILITIES, GpuSpec
@@ -43,6 +43,8 @@ class Table:
     written_byte: Floats  # (rows, shared): the part of `byte` that is written
     timeline: RowTable
     commands: Floats  # commands that the control core issues for the row
+    lies: Ints  # unit that holds the row's result, as an index into Soc.resources; -1 where no unit does
+    result_byte: Floats  # bytes of that result
 
 
 @attrs.frozen(eq=False)
@@ -77,7 +79,13 @@ def tabulate(soc: Soc, residency: Residency, pieces: Sequence[Piece]) -> tuple[T
         usage = np.where(duration[:, None] > 0.0, busiest / (duration[:, None] * soc.shared_byte_per_s), 0.0)
     dispatch, commands = _dispatch(soc, rows, event_class, duration)
     timeline = RowTable(owner, duration, dispatch, event_class, *_shares(costs), np.minimum(usage, 1.0))
-    return Table(rows, owner, costs, byte, written, timeline, commands), index
+    lies = np.array([_index(soc, str(record["lies"])) for record in records], dtype=np.int64)
+    results = np.array([result_byte(record) for record in records])
+    return Table(rows, owner, costs, byte, written, timeline, commands, lies, results), index
+
+
+def _index(soc: Soc, block: str) -> int:
+    return soc.resources.index(block) if block in soc.units else -1
 
 
 def _unit_costs(soc: Soc, residency: Residency, rows: Rows, owner: Ints) -> Costs:

@@ -30,7 +30,7 @@ FLOORS = (
     ("schedule",),
     ("result",),
     ("evaluate",),
-    ("serving", "splitting"),
+    ("serving", "splitting", "lifetimes"),
     ("validation",),
     ("explain", "audit"),
     ("report",),

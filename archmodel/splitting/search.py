@@ -13,10 +13,9 @@ from archmodel.evaluate import evaluate
 from archmodel.operations import Kind
 from archmodel.plan import Plan
 from archmodel.result import Result
-from archmodel.soc import Soc
 from archmodel.spec.check import merged_placement
 from archmodel.spec.chip import ChipSpec
-from archmodel.spec.workload import ROLES, PrecisionSpec, WorkloadSpec
+from archmodel.spec.workload import ROLES, WorkloadSpec
 from archmodel.splitting import neighbours
 from archmodel.splitting import strategies as known
 from archmodel.splitting.stages import assignments, best_chain, chain_plan, stages, ways_of
@@ -59,8 +58,7 @@ class Explorer:
     def __init__(self, chip: ChipSpec, workload: WorkloadSpec, objective: str = "time") -> None:
         self.chip = merged_placement(chip, workload.placement)
         self.workload = attrs.evolve(workload, placement={})
-        precision = workload.precision or chip.precision or PrecisionSpec()
-        self.ground = Ground(Soc(self.chip), workload.model, workload.request.batch, precision)
+        self.ground = known.ground_of(self.chip, self.workload)
         self.value = OBJECTIVES[objective]
         self.outcomes: dict[str, Outcome] = {}
 

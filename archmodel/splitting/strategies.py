@@ -16,8 +16,9 @@ import attrs
 from archmodel.errors import MappingError
 from archmodel.plan import Part, Plan, layers_of, uniform_plan
 from archmodel.soc import PRINCIPAL, Soc
+from archmodel.spec.chip import ChipSpec
 from archmodel.spec.model import ModelSpec
-from archmodel.spec.workload import ROLES, PlacementSpec, PrecisionSpec
+from archmodel.spec.workload import ROLES, PlacementSpec, PrecisionSpec, WorkloadSpec
 
 #: micro-batches of the first step and of decode steps
 Overlap = tuple[int, int]
@@ -85,6 +86,12 @@ class Ground:
         for unit, roles in owners.items():
             changed |= {role: unit for role in roles if self._can(unit, role) and not (role == "embedding" and hosted)}
         return attrs.evolve(placed, **changed)
+
+
+def ground_of(chip: ChipSpec, workload: WorkloadSpec) -> Ground:
+    """What there is to divide of a run."""
+    precision = workload.precision or chip.precision or PrecisionSpec()
+    return Ground(Soc(chip), workload.model, workload.request.batch, precision)
 
 
 def alone(ground: Ground, unit: str, micro_batches: Overlap = ONE) -> PlacementSpec:
