@@ -27,8 +27,8 @@ class Balance:
     """A decode step of a split between two units.
 
     `stages` are the times of a micro-batch in a layer, `ideal_s` the layers of the step in a perfect ping-pong of
-    `micro_batches`, `least_micro_batches` the fewest that hide the transfers (None: none does). `units_per_ffn` is the best real
-    number of attention units to one FFN unit, `whole_units_per_ffn` the best whole one (None: more is always better).
+    `micro_batches`, `least_micro_batches` the fewest that hide the transfers (None: none does). `units_per_ffn` is the best
+    real number of attention units to one FFN unit, `whole_units_per_ffn` the best whole one (None: more is always better).
     """
 
     attention: str
@@ -79,7 +79,8 @@ def balance(chip: ChipSpec, workload: WorkloadSpec, split: Compared) -> Balance 
         for at in ((batch, context), (batch * _MANY, 1), (batch, context // 2))
     )
     times = _lines(here, many, short, batch, context)
-    parts = min(batch, split.result.plan.parts[0].placements[0].micro_batches)
+    placement = split.result.plan.parts_of("decode")[0].placements[0]
+    parts = min(batch, placement.decode_micro_batches or placement.micro_batches)
     each = 1.0 / (parts * here.layers)
     stages = Stages(here.attention_s * each, here.crossing_s * each / 2.0, here.ffn_s * each, here.crossing_s * each / 2.0)
     ratio = optimal_ratio(times).best

@@ -54,10 +54,10 @@ def break_evens(
 def break_even(
     knob: Knob, baseline: Compared, split: Compared, min_gain: float, now_s: tuple[float, float]
 ) -> BreakEven:  # fmt: skip
-    """Where the gain passes `min_gain`, on both sides of the present value: told to 5 %, or to where the gain is within 0.2 % of it.
+    """Where the gain passes `min_gain`, on both sides of the present value: told to 5 %, or to 0.2 % of the time.
 
-    `now_s` are the times of baseline and split at present. Each side is taken to have one such place at most. A range ends where
-    memory does: what does not fit neither pays nor does not.
+    `now_s` are the times of baseline and split at present. Each side is taken to have one such place at most. A range ends
+    where memory does: what does not fit neither pays nor does not.
     """
     fixed = baseline.granularity == OTHER_CHIP and not knob.of_workload
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import attrs
 
-from archmodel.errors import ArchmodelError
+from archmodel.errors import ArchmodelError, MappingError
+from archmodel.evaluate import evaluate
 from archmodel.result import Result
 from archmodel.soc import Soc
 from archmodel.spec.chip import Block, ChipSpec, LinkSpec
 from archmodel.spec.workload import ROLES, WorkloadSpec
-
-#: evaluates the rest of a chip in the best way that it knows
-Replan = Callable[[ChipSpec, WorkloadSpec], Result]
+from archmodel.splitting.strategies import ground_of, one_side
 
 
 @attrs.frozen(eq=False)
@@ -38,12 +37,42 @@ class Fallback:
         return None if self.result is None or self.reload_s is None else self.reload_s + self.recompute_s
 
 
-def fallbacks(plan: Result, workload: WorkloadSpec, replan: Replan) -> Iterator[Fallback]:
-    """A fallback for each unit that a plan uses."""
-    busy = plan.busy_s()
-    for unit in plan.soc.units:
-        if busy[unit] > 0.0:
-            yield _fallback(plan, unit, workload, replan)
+class Fallbacks:
+    """Degraded plans of one chip and workload: what a loss leaves is evaluated once for all plans."""
+
+    def __init__(self, chip: ChipSpec, workload: WorkloadSpec) -> None:
+        self.chip, self.workload = chip, workload
+        self.rest: dict[str, Result | str] = {}
+
+    def of(self, plan: Result) -> Iterator[Fallback]:
+        """A fallback for the loss of each unit that a plan uses."""
+        seconds = plan.busy_s()
+        for unit in plan.soc.units:
+            if seconds[unit] > 0.0:
+                yield _fallback(plan, unit, self._without(unit))
+
+    def _without(self, unit: str) -> Result | str:
+        """The best that the rest can do, or why it can do nothing."""
+        if unit not in self.rest:
+            try:
+                self.rest[unit] = best_alone(without(self.chip, unit), self.workload)
+            except ArchmodelError as error:
+                self.rest[unit] = str(error)
+        return self.rest[unit]
+
+
+def best_alone(chip: ChipSpec, workload: WorkloadSpec) -> Result:
+    """The fastest run in which one unit takes all that it can. Raises MappingError where none runs."""
+    found: list[Result] = []
+    problem = f"{chip.name}: no unit is left that could run {workload.name}"
+    for strategy in one_side(ground_of(chip, workload)):
+        try:
+            found.append(evaluate(chip, workload, plan=strategy.plan))
+        except MappingError as error:
+            problem = str(error)
+    if not found:
+        raise MappingError(problem)
+    return min(found, key=lambda result: result.total_s)
 
 
 def without(chip: ChipSpec, unit: str) -> ChipSpec:
@@ -69,12 +98,9 @@ def lost_tiers(chip: ChipSpec, unit: str) -> set[str]:
     return {units[unit].memory, units[unit].buffer} - others
 
 
-def _fallback(plan: Result, unit: str, workload: WorkloadSpec, replan: Replan) -> Fallback:
-    try:
-        rest = without(plan.chip, unit)
-        result = replan(rest, workload)
-    except ArchmodelError as error:
-        return Fallback(unit, None, str(error), 0.0, "", None, 0.0)
+def _fallback(plan: Result, unit: str, result: Result | str) -> Fallback:
+    if isinstance(result, str):
+        return Fallback(unit, None, result, 0.0, "", None, 0.0)
     lost = lost_tiers(plan.chip, unit)
     held, needed = _weights(plan), _weights(result)
     reload_byte, reload_s, source = 0.0, 0.0, ""

@@ -1,0 +1,96 @@
+"""The whole answer of `split`: strategies against a baseline, and what becomes of the best of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import attrs
+
+from archmodel.errors import MappingError
+from archmodel.evaluate import evaluate
+from archmodel.spec.check import merged_placement
+from archmodel.spec.chip import ChipSpec
+from archmodel.spec.workload import WorkloadSpec
+from archmodel.splitting.balance import Balance, balance
+from archmodel.splitting.bounds import Bounds, bounds
+from archmodel.splitting.breakeven import BreakEven, break_evens
+from archmodel.splitting.compared import Compared, elsewhere, gain, planned
+from archmodel.splitting.fallback import Fallback, Fallbacks
+from archmodel.splitting.ledger import Ledger, ledger
+from archmodel.splitting.search import Exploration, explore
+from archmodel.splitting.verdict import Terms, Verdict, verdict
+
+
+@attrs.frozen(eq=False)
+class Study:
+    """Everything that a report of a split is made of. `best` is the plan that the search chose."""
+
+    chip: ChipSpec
+    workload: WorkloadSpec
+    terms: Terms
+    baseline: Compared
+    strategies: tuple[Compared, ...]
+    refused: tuple[tuple[str, str], ...]  # name and why it cannot run
+    best: Compared
+
+    def verdict(self, split: Compared) -> Verdict:
+        """The answer for one strategy."""
+        return verdict(gain(self.baseline.result, split.result), self.terms)
+
+    def bounds(self, split: Compared) -> Bounds:
+        return bounds(split.result)
+
+    @cached_property
+    def ledgers(self) -> Mapping[str, Ledger]:
+        """Ledgers of the best plan, by phase and as a whole (`total`)."""
+        old, new = self.baseline.result, self.best.result
+        return {**{phase: ledger(old, new, phase) for phase in new.phases}, "total": ledger(old, new)}
+
+    @cached_property
+    def break_evens(self) -> tuple[BreakEven, ...]:
+        """Where the best plan stops paying, or begins to."""
+        return tuple(break_evens(self.chip, self.workload, self.baseline, self.best, self.terms.min_gain))
+
+    @cached_property
+    def module(self) -> Compared | None:
+        """The best plan with attention on one unit and the feed-forward part on another in every layer."""
+        found = [s for s in self.strategies if s.granularity == "module" and len(s.result.plan.distinct()) == 1]
+        return min(found, key=lambda split: split.result.total_s, default=None)
+
+    @cached_property
+    def balance(self) -> Balance | None:
+        """How the units of the best module split share the work of a decode step."""
+        return balance(self.chip, self.workload, self.module) if self.module else None
+
+    @cached_property
+    def fallbacks(self) -> Mapping[str, tuple[Fallback, ...]]:
+        """For each strategy, what is left when a unit that it uses is lost."""
+        made = Fallbacks(self.chip, self.workload)
+        return {split.name: tuple(made.of(split.result)) for split in self.strategies}
+
+
+def study(chip: ChipSpec, workload: WorkloadSpec, terms: Terms, baseline: ChipSpec | None = None) -> Study:
+    """Try all strategies on a chip or system and hold them against a `baseline` chip, or against the best single unit.
+
+    Raises MappingError where nothing can run, or nothing is there to compare with.
+    """
+    chip = merged_placement(chip, workload.placement)
+    bare = attrs.evolve(workload, placement={})
+    explored = explore(chip, bare)
+    able = [
+        planned(outcome.strategy.name, outcome.strategy.granularity, outcome.result)
+        for outcome in explored.outcomes
+        if outcome.result is not None
+    ]
+    refused = tuple((outcome.strategy.name, outcome.problem) for outcome in explored.outcomes if outcome.result is None)
+    return Study(chip, bare, terms, _baseline(explored, able, workload, baseline), tuple(able), refused, able[-1])
+
+
+def _baseline(explored: Exploration, able: list[Compared], workload: WorkloadSpec, chip: ChipSpec | None) -> Compared:
+    if chip is not None:
+        return elsewhere(chip, evaluate(chip, workload))
+    alone = explored.alone
+    if alone is None:
+        raise MappingError("no single unit can run the whole model: name a chip to compare with by --baseline")
+    return next(split for split in able if split.result is alone.result)
