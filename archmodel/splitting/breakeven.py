@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import attrs
 
 from archmodel.errors import ArchmodelError
-from archmodel.spec.chip import ChipSpec
-from archmodel.spec.workload import WorkloadSpec
-from archmodel.splitting.compared import OTHER_CHIP, Compared
-from archmodel.splitting.knobs import Knob, knobs
+from archmodel.splitting.knobs import Knob, Rivals, knobs
 
 _NEAR = 0.05  # of a value: a break-even is told to this
 _EVEN = 2e-3  # of a time: a difference that counts as none
@@ -43,32 +40,26 @@ class BreakEven:
         return (self.above, self.high) if self.above is not None else None
 
 
-def break_evens(
-    chip: ChipSpec, workload: WorkloadSpec, baseline: Compared, split: Compared, min_gain: float = 0.0
-) -> list[BreakEven]:  # fmt: skip
-    """The break-even of every knob, where the gain passes `min_gain`. Raises MappingError where the present does not fit."""
-    now_s = baseline.again(chip, workload), split.again(chip, workload)
-    return [break_even(knob, baseline, split, min_gain, now_s) for knob in knobs(chip, workload, split.result)]
+def break_evens(rivals: Rivals, min_gain: float) -> Iterator[BreakEven]:
+    """The break-even of every knob, where the gain passes `min_gain`."""
+    for knob in knobs(rivals.workload, rivals.split.result):
+        yield break_even(knob, rivals, min_gain)
 
 
-def break_even(
-    knob: Knob, baseline: Compared, split: Compared, min_gain: float, now_s: tuple[float, float]
-) -> BreakEven:  # fmt: skip
+def break_even(knob: Knob, rivals: Rivals, min_gain: float) -> BreakEven:
     """Where the gain passes `min_gain`, on both sides of the present value: told to 5 %, or to 0.2 % of the time.
 
-    `now_s` are the times of baseline and split at present. Each side is taken to have one such place at most. A range ends
-    where memory does: what does not fit neither pays nor does not.
+    Each side is taken to have one such place at most. A range ends where memory does: what does not fit neither pays nor does
+    not. Raises MappingError where the present value does not fit.
     """
-    fixed = baseline.granularity == OTHER_CHIP and not knob.of_workload
 
     def point(value: float, old_s: float, new_s: float) -> Point:
         return Point(value, old_s - new_s * (1.0 + min_gain), new_s)
 
     def over(value: float) -> Point:
-        both = knob.turned(value)
-        return point(value, now_s[0] if fixed else baseline.again(*both), split.again(*both))
+        return point(value, *rivals.times_s((knob, value)))
 
-    here = point(knob.now, *now_s)
+    here = point(knob.now, *rivals.now_s)
     found: list[float | None] = []
     ends: list[float] = []
     for side, end in ((-1, knob.low), (1, knob.high)):

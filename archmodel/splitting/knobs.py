@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -12,33 +13,57 @@ from archmodel.result import Result
 from archmodel.soc import Soc
 from archmodel.spec.chip import ChipSpec, LinkSpec
 from archmodel.spec.workload import WorkloadSpec
+from archmodel.splitting.compared import OTHER_CHIP, Compared
 
 _HERTZ = 1e9  # of 1 GHz
-_BATCH_RANGE = 64.0  # times more or less of the batch and the context
+_REQUEST_RANGE = 64.0  # times more or less of the batch and the context
 
 Both = tuple[ChipSpec, WorkloadSpec]
 
 
 @attrs.frozen(eq=False)
 class Knob:
-    """One number in SI units with the range that is searched; `turned` gives the specs that have another value."""
+    """One number in SI units with the range that is searched; `turned` gives specs another value of it."""
 
     name: str  # with its unit, as everywhere
     now: float
     low: float
     high: float
-    turned: Callable[[float], Both]
+    turned: Callable[[ChipSpec, WorkloadSpec, float], Both]
     whole: bool = False
     is_rate: bool = False  # time goes with what a unit of it takes, not with the value
     better: int = 0  # 1: more of it never harms a split, -1: less; 0: either may
     of_workload: bool = False  # then a baseline on another chip depends on it as well
 
 
-def knobs(chip: ChipSpec, workload: WorkloadSpec, split: Result) -> list[Knob]:
+@attrs.frozen(eq=False)
+class Rivals:
+    """A split and its baseline on a chip with a workload, which may run again under other numbers."""
+
+    chip: ChipSpec
+    workload: WorkloadSpec
+    baseline: Compared
+    split: Compared
+
+    @cached_property
+    def now_s(self) -> tuple[float, float]:
+        """Times [s] of baseline and split as things are."""
+        return self.baseline.again(self.chip, self.workload), self.split.again(self.chip, self.workload)
+
+    def times_s(self, *turned: tuple[Knob, float]) -> tuple[float, float]:
+        """The same with some knobs turned. Raises MappingError or SpecError where that cannot be."""
+        both = self.chip, self.workload
+        for knob, value in turned:
+            both = knob.turned(*both, value)
+        same = self.baseline.granularity == OTHER_CHIP and not any(knob.of_workload for knob, _ in turned)
+        return self.now_s[0] if same else self.baseline.again(*both), self.split.again(*both)
+
+
+def knobs(workload: WorkloadSpec, split: Result) -> list[Knob]:
     """All knobs of a split."""
-    slowest = links_between(split)[:1]
-    found = [knob for name in slowest for knob in link_knobs(chip, workload, name)]
-    return [*found, dispatch_knob(chip, workload, split.soc), *request_knobs(chip, workload)]
+    soc = split.soc
+    found = [knob for name in links_between(split)[:1] for knob in link_knobs(name, soc.links[name])]
+    return [*found, dispatch_knob(soc), *request_knobs(workload)]
 
 
 def links_between(result: Result) -> list[str]:
@@ -49,42 +74,40 @@ def links_between(result: Result) -> list[str]:
     return sorted(ways, key=lambda name: links.payload_byte_per_s(soc.links[name]))
 
 
-def _with_block(chip: ChipSpec, name: str, **fields: Any) -> ChipSpec:
-    return attrs.evolve(chip, blocks={**chip.blocks, name: attrs.evolve(chip.blocks[name], **fields)})
+def link_knobs(name: str, link: LinkSpec) -> Iterator[Knob]:
+    """Payload bandwidth and line latency of a link."""
 
+    def bandwidth(chip: ChipSpec, workload: WorkloadSpec, value: float) -> Both:
+        old = _link(chip, name)
+        factor = value / links.payload_byte_per_s(old)
+        lanes = max(1, round(old.lanes * factor))
+        rate = old.lane_rate_gt_per_s * factor * old.lanes / lanes
+        return _with_block(chip, name, lanes=lanes, lane_rate_gt_per_s=rate), workload
 
-def link_chip(chip: ChipSpec, name: str, byte_per_s: float, latency_s: float) -> ChipSpec:
-    """The chip with a link of another payload bandwidth [B/s] and line latency [s]."""
-    link = chip.blocks[name]
-    assert isinstance(link, LinkSpec)
-    factor = byte_per_s / links.payload_byte_per_s(link)
-    lanes = max(1, round(link.lanes * factor))
-    rate = link.lane_rate_gt_per_s * factor * link.lanes / lanes
-    return _with_block(chip, name, lanes=lanes, lane_rate_gt_per_s=rate, latency_ns=latency_s * 1e9)
+    def latency(chip: ChipSpec, workload: WorkloadSpec, value: float) -> Both:
+        return _with_block(chip, name, latency_ns=value * 1e9), workload
 
-
-def link_knobs(chip: ChipSpec, workload: WorkloadSpec, name: str) -> Iterator[Knob]:
-    """Payload bandwidth and latency of a link."""
-    link = chip.blocks[name]
-    assert isinstance(link, LinkSpec)
     byte_per_s, latency_s = links.payload_byte_per_s(link), link.latency_ns * 1e-9
-
-    def bandwidth(value: float) -> Both:
-        return link_chip(chip, name, value, latency_s), workload
-
-    def latency(value: float) -> Both:
-        return link_chip(chip, name, byte_per_s, value), workload
-
     yield Knob(f"{name}_byte_per_s", byte_per_s, byte_per_s * 1e-3, byte_per_s * 1e2, bandwidth, is_rate=True, better=1)
     yield Knob(f"{name}_latency_s", latency_s, min(latency_s, 1e-9), max(1e4 * latency_s, 1e-3), latency, better=-1)
 
 
-def dispatch_knob(chip: ChipSpec, workload: WorkloadSpec, soc: Soc) -> Knob:
+def _link(chip: ChipSpec, name: str) -> LinkSpec:
+    link = chip.blocks[name]
+    assert isinstance(link, LinkSpec)
+    return link
+
+
+def _with_block(chip: ChipSpec, name: str, **fields: Any) -> ChipSpec:
+    return attrs.evolve(chip, blocks={**chip.blocks, name: attrs.evolve(chip.blocks[name], **fields)})
+
+
+def dispatch_knob(soc: Soc) -> Knob:
     """Time of a command on the control core; without one, the gap between two kernels."""
     if soc.control is None:
-        now = chip.software.kernel_gap_us * 1e-6
+        now = soc.chip.software.kernel_gap_us * 1e-6
 
-        def gap(value: float) -> Both:
+        def gap(chip: ChipSpec, workload: WorkloadSpec, value: float) -> Both:
             return attrs.evolve(chip, software=attrs.evolve(chip.software, kernel_gap_us=value * 1e6)), workload
 
         return Knob("kernel_gap_s", now, min(now, 1e-9), max(1e3 * now, 1e-3), gap, better=-1)
@@ -92,20 +115,20 @@ def dispatch_knob(chip: ChipSpec, workload: WorkloadSpec, soc: Soc) -> Knob:
     per_s = control.clock_ghz * _HERTZ
     now = control.dispatch_cycles / per_s
 
-    def dispatch(value: float) -> Both:
+    def dispatch(chip: ChipSpec, workload: WorkloadSpec, value: float) -> Both:
         return _with_block(chip, name, dispatch_cycles=value * per_s), workload
 
     return Knob("dispatch_s", now, min(now, 1e-9), max(1e3 * now, 1e-3), dispatch, better=-1)
 
 
-def request_knobs(chip: ChipSpec, workload: WorkloadSpec) -> Iterator[Knob]:
+def request_knobs(workload: WorkloadSpec) -> Iterator[Knob]:
     """Batch and context."""
     for name in ("batch", "input_tokens"):
-        now = float(getattr(workload.request, name))
 
-        def turned(value: float, name: str = name) -> Both:
+        def turned(chip: ChipSpec, workload: WorkloadSpec, value: float, name: str = name) -> Both:
             changed: dict[str, Any] = {name: round(value)}
             return chip, attrs.evolve(workload, request=attrs.evolve(workload.request, **changed))
 
-        least = float(max(1, round(now / _BATCH_RANGE)))
-        yield Knob(name, now, least, now * _BATCH_RANGE, turned, whole=True, of_workload=True)
+        now = float(getattr(workload.request, name))
+        least = float(max(1, round(now / _REQUEST_RANGE)))
+        yield Knob(name, now, least, now * _REQUEST_RANGE, turned, whole=True, of_workload=True)

@@ -17,6 +17,7 @@ from archmodel.splitting.bounds import Bounds, bounds
 from archmodel.splitting.breakeven import BreakEven, break_evens
 from archmodel.splitting.compared import Compared, elsewhere, gain, planned
 from archmodel.splitting.fallback import Fallback, Fallbacks
+from archmodel.splitting.knobs import Rivals
 from archmodel.splitting.ledger import Ledger, ledger
 from archmodel.splitting.search import Exploration, explore
 from archmodel.splitting.verdict import Terms, Verdict, verdict
@@ -48,9 +49,14 @@ class Study:
         return {**{phase: ledger(old, new, phase) for phase in new.phases}, "total": ledger(old, new)}
 
     @cached_property
+    def rivals(self) -> Rivals:
+        """The best plan and the baseline, to be turned at."""
+        return Rivals(self.chip, self.workload, self.baseline, self.best)
+
+    @cached_property
     def break_evens(self) -> tuple[BreakEven, ...]:
         """Where the best plan stops paying, or begins to."""
-        return tuple(break_evens(self.chip, self.workload, self.baseline, self.best, self.terms.min_gain))
+        return tuple(break_evens(self.rivals, self.terms.min_gain))
 
     @cached_property
     def module(self) -> Compared | None:
