@@ -34,7 +34,7 @@ FLOORS = (
     ("validation",),
     ("explain", "audit"),
     ("report",),
-    ("options",),
+    ("options", "inputs"),
     ("studies",),
     ("cli",),
     ("__init__", "__main__"),

@@ -14,7 +14,6 @@ from archmodel.splitting.balance import Balance
 from archmodel.splitting.breakeven import BreakEven
 from archmodel.splitting.compared import Compared
 from archmodel.splitting.fallback import Fallback
-from archmodel.splitting.compared import Compared
 from archmodel.splitting.ledger import Entry, Ledger
 from archmodel.splitting.study import Study
 from archmodel.splitting.verdict import Answer, Verdict
@@ -58,20 +57,20 @@ def words(entry: Entry) -> str:
 def sentences(study: Study) -> list[str]:
     """The answer in plain words."""
     best, old, found = study.best, study.baseline, study.verdict(study.best)
-    new_s, old_s = best.result.total_s, old.result.total_s
+    if best.result is old.result:
+        return [f"There is nothing to split: {old.name} is all that runs."]
     more = "faster" if found.gain >= 0.0 else "slower"
     error = f"{percent(found.low)} to {percent(found.high)} with the model's error of {percent(study.terms.error_fraction)}"
     lines = [
-        f"The best plan is: {plan_name(best)}.",
-        f"It takes {si(new_s, 's')} where {old.name} takes {si(old_s, 's')}: {percent(abs(found.gain))} {more} ({error}). "
-        f"At least {percent(study.terms.min_gain)} is asked for: {found.because}.",
+        f"The best split is: {plan_name(best)}.",
+        f"It takes {si(best.result.total_s, 's')} where {old.name} takes {si(old.result.total_s, 's')}: "
+        f"{percent(abs(found.gain))} {more} ({error}). At least {percent(study.terms.min_gain)} is asked for: {found.because}.",
     ]
     if moves := _moves(study.ledgers["total"]):
         lines.append(moves)
     limits = ", ".join(f"in {phase} {best.result.bottleneck(phase)}" for phase in best.result.phases)
     lines.append(f"The busiest part is now {study.bounds(best).slowest}; most of the time goes to: {limits}.")
-    lines += _money(study, found)
-    return lines
+    return [*lines, *_money(study, found)]
 
 
 def plan_name(split: Compared) -> str:
@@ -113,21 +112,29 @@ def _strategies(study: Study, width: int) -> Iterator[RenderableType]:
     wide = width >= _WIDE
     header = ["<strategy", "total", *(["first token", "per token"] if wide else []), "tokens/s", "tokens/J", "gain",
               *(["gain between"] if wide else []), "<answer"]  # fmt: skip
-    rows = []
-    for split in sorted(study.strategies, key=lambda split: split.result.total_s):
-        if split is study.best:
-            continue  # the search's choice is one of the others
-        found = study.verdict(split)
-        least, most = study.bounds(split).gains(study.baseline.result.total_s)
-        answer = "baseline" if split is study.baseline else str(found.answer)
-        rows.append([f"{split.granularity}: {split.name}", si(split.result.total_s, "s"), *(_latencies(split.result) if wide else []),
-                     f"{split.result.output_tokens_per_s:,.4g}", f"{split.result.tokens_per_joule:.3g}",
-                     signed_percent(found.gain), *([f"{100 * least:+.0f} … {100 * most:+.0f} %"] if wide else []), answer])  # fmt: skip
+    # what the search chose is one of the others
+    found = sorted((s for s in study.strategies if s.granularity != "auto"), key=lambda s: s.result.total_s)
     yield heading(f"Strategies against {study.baseline.name} ({si(study.baseline.result.total_s, 's')})")
-    yield columns(header, rows)
+    yield columns(header, [_strategy(study, split, wide=wide) for split in found])
     if wide:
         yield Text("Gain between: nothing overlaps (serial bound), and all overlaps but the busiest part (overlapped bound).",
                    style="dim")  # fmt: skip
+
+
+def _strategy(study: Study, split: Compared, *, wide: bool) -> list[str]:
+    """A row of the table of strategies."""
+    result, found = split.result, study.verdict(split)
+    least, most = study.bounds(split).gains(study.baseline.result.total_s)
+    return [
+        f"{split.granularity}: {split.name}",
+        si(result.total_s, "s"),
+        *(_latencies(result) if wide else []),
+        f"{result.output_tokens_per_s:,.4g}",
+        f"{result.tokens_per_joule:.3g}",
+        signed_percent(found.gain),
+        *([f"{100 * least:+.0f} … {100 * most:+.0f} %"] if wide else []),
+        "baseline" if split is study.baseline else str(found.answer),
+    ]
 
 
 def _latencies(result: Result) -> list[str]:
@@ -149,7 +156,7 @@ def _ledger(study: Study) -> Iterator[RenderableType]:
     others = [sum(parts.get(entry.name, 0.0) for entry in rest) for parts in changes.values()]
     rows.append(["all smaller ones", _ms(sum(e.old_s for e in rest)), _ms(sum(e.new_s for e in rest)), *map(_change, others)])
     sums = ["sum", _ms(total.old_s), _ms(total.new_s), *(_change(ledger.change_s) for ledger in phases.values())]
-    yield heading(f"Where the gain of the best plan comes from and leaks to, against {study.baseline.name}, in ms")
+    yield heading(f"Where the gain of the best split comes from and leaks to, against {study.baseline.name}, in ms")
     yield columns(["", "before", "after", *(f"change {name}" for name in phases)], rows, sums)
     beside = [f"{words(entry)} {si(entry.new_s, 's')}" for entry in total.beside if entry.new_s > 0.0]
     if beside:
@@ -167,7 +174,7 @@ def _change(value_s: float) -> str:
 def _break_evens(study: Study) -> Iterator[RenderableType]:
     rows = [[_called(even.knob), _quantity(even, even.now), _span(even),
              f"{_quantity(even, even.low)} to {_quantity(even, even.high)}"] for even in study.break_evens]  # fmt: skip
-    yield heading(f"Where the best plan gains at least {percent(study.terms.min_gain)}, all else as it is")
+    yield heading(f"Where the best split gains at least {percent(study.terms.min_gain)}, all else as it is")
     yield columns(["", "now", "<pays", "searched"], rows)
 
 
@@ -202,17 +209,16 @@ def _span(even: BreakEven) -> str:
 def _balance(found: Balance | None) -> Iterator[RenderableType]:
     if found is None:
         return
-    a, f, stages = found.attention, found.ffn, found.stages
-    yield heading(f"Balance of attention on {a} and FFN on {f}, in a decode step")
+    a, f, stages, ratio = found.attention, found.ffn, found.stages, found.units_per_ffn
     hide = "no number of micro-batches hides the transfers"
     if found.least_micro_batches is not None:
         hide = f"{found.least_micro_batches} micro-batches hide the transfers of units that are equally fast"
-    ratio = found.units_per_ffn
     best = f"1 {f} serves {ratio:.2g} {a}" if ratio >= 1.0 else f"1 {a} keeps {1.0 / max(ratio, 1e-9):.2g} {f} busy"
+    parts = f"{found.micro_batches} micro-batch{'es' if found.micro_batches > 1 else ''}"
+    yield heading(f"Balance of attention on {a} and FFN on {f}, in a decode step")
     yield from bullets([
-        f"of a layer, {a} takes {si(stages.attention_s, 's')}, {f} {si(stages.ffn_s, 's')} and a crossing {si(stages.out_s, 's')}",
-        f"{si(found.simulated_s, 's')} for all layers in {found.micro_batches} micro-batch{'es' if found.micro_batches > 1 else ''}; {si(found.ideal_s, 's')} in a perfect "
-        f"ping-pong; {hide}",
+        f"of a layer, {a} takes {si(stages.attention_s, 's')}, {f} {si(stages.ffn_s, 's')}, a crossing {si(stages.out_s, 's')}",
+        f"{si(found.simulated_s, 's')} for all layers in {parts}; {si(found.ideal_s, 's')} in a perfect ping-pong; {hide}",
         f"best ratio of units: {best if ratio < math.inf else f'as many {a} to 1 {f} as there are'}",
     ])  # fmt: skip
 
@@ -224,10 +230,11 @@ def _fallbacks(study: Study) -> Iterator[RenderableType]:
             rows.append([fallback.lost, "out of service", "", "", "", fallback.why])
             continue
         result = fallback.result
+        share = percent(study.best.result.total_s / result.total_s)
         rows.append([fallback.lost, _ready(fallback.ready_s), si(result.total_s, "s"), f"{result.output_tokens_per_s:,.4g}",
-                     percent(study.best.result.total_s / result.total_s), f"{result.plan.name}, {_reloaded(fallback)}"])  # fmt: skip
-    yield heading("When the best plan loses a unit")
-    yield columns(["lost", "serves again after", "total", "tokens/s", "of the plan", "<how"], rows)
+                     share, f"{result.plan.name}, {_reloaded(fallback)}"])  # fmt: skip
+    yield heading("When the best split loses a unit")
+    yield columns(["lost", "serves again after", "total", "tokens/s", "of the split", "<how"], rows)
 
 
 def _ready(seconds: float) -> str:

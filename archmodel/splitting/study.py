@@ -9,6 +9,7 @@ import attrs
 
 from archmodel.errors import MappingError
 from archmodel.evaluate import evaluate
+from archmodel.result import Result
 from archmodel.spec.check import merged_placement
 from archmodel.spec.chip import ChipSpec
 from archmodel.spec.workload import WorkloadSpec
@@ -25,7 +26,10 @@ from archmodel.splitting.verdict import Terms, Verdict, verdict
 
 @attrs.frozen(eq=False)
 class Study:
-    """Everything that a report of a split is made of. `best` is the plan that the search chose."""
+    """Everything that a report of a split is made of.
+
+    `best` is the fastest plan in which more than one unit works, or, where none runs, the fastest plan.
+    """
 
     chip: ChipSpec
     workload: WorkloadSpec
@@ -90,7 +94,15 @@ def study(chip: ChipSpec, workload: WorkloadSpec, terms: Terms, baseline: ChipSp
         if outcome.result is not None
     ]
     refused = tuple((outcome.strategy.name, outcome.problem) for outcome in explored.outcomes if outcome.result is None)
-    return Study(chip, bare, terms, _baseline(explored, able, workload, baseline), tuple(able), refused, able[-1])
+    splits = [split for split in able if is_split(split.result)]
+    best = min(splits or able, key=lambda split: split.result.total_s)
+    return Study(chip, bare, terms, _baseline(explored, able, workload, baseline), tuple(able), refused, best)
+
+
+def is_split(result: Result) -> bool:
+    """Whether more than one unit works."""
+    seconds = result.busy_s()
+    return sum(seconds[unit] > 0.0 for unit in result.soc.units) > 1
 
 
 def _baseline(explored: Exploration, able: list[Compared], workload: WorkloadSpec, chip: ChipSpec | None) -> Compared:
