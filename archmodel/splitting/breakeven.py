@@ -63,11 +63,19 @@ def break_even(knob: Knob, rivals: Rivals, min_gain: float) -> BreakEven:
     found: list[float | None] = []
     ends: list[float] = []
     for side, end in ((-1, knob.low), (1, knob.high)):
-        hopeless = knob.better == (side if here.pays else -side)  # it can only pay more, or less, on that side
-        there = here if end == knob.now or hopeless else _fitting(over, knob, end, here)
-        ends.append(end if hopeless else there.value)
+        settled = _settled(rivals, knob, end, side if here.pays else -side)
+        there = here if settled else _fitting(over, knob, end, here)
+        ends.append(end if settled else there.value)
         found.append(_crossing(over, knob, here, there) if here.pays != there.pays else None)
     return BreakEven(knob.name, knob.now, ends[0], ends[1], here.pays, found[0], found[1])
+
+
+def _settled(rivals: Rivals, knob: Knob, end: float, side: int) -> bool:
+    """Whether nothing can change up to the end of a range: it is there, or the split can only do better (or, where it does not
+    pay, worse) towards it, and the baseline does as before."""
+    if end == knob.now:
+        return True
+    return knob.better == side and abs(rivals.baseline_s((knob, end)) / rivals.now_s[0] - 1.0) < _EVEN
 
 
 class Point(NamedTuple):

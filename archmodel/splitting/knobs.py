@@ -32,7 +32,7 @@ class Knob:
     turned: Callable[[ChipSpec, WorkloadSpec, float], Both]
     whole: bool = False
     is_rate: bool = False  # time goes with what a unit of it takes, not with the value
-    better: int = 0  # 1: more of it never harms a split, -1: less; 0: either may
+    better: int = 0  # 1: with more of it nothing is slower, -1: with less; 0: either may be
     of_workload: bool = False  # then a baseline on another chip depends on it as well
 
 
@@ -52,11 +52,19 @@ class Rivals:
 
     def times_s(self, *turned: tuple[Knob, float]) -> tuple[float, float]:
         """The same with some knobs turned. Raises MappingError or SpecError where that cannot be."""
+        return self.baseline_s(*turned), self.split.again(*self._turned(turned))
+
+    def baseline_s(self, *turned: tuple[Knob, float]) -> float:
+        """Time [s] of the baseline with some knobs turned."""
+        if self.baseline.granularity == OTHER_CHIP and not any(knob.of_workload for knob, _ in turned):
+            return self.now_s[0]
+        return self.baseline.again(*self._turned(turned))
+
+    def _turned(self, turned: tuple[tuple[Knob, float], ...]) -> Both:
         both = self.chip, self.workload
         for knob, value in turned:
             both = knob.turned(*both, value)
-        same = self.baseline.granularity == OTHER_CHIP and not any(knob.of_workload for knob, _ in turned)
-        return self.now_s[0] if same else self.baseline.again(*both), self.split.again(*both)
+        return both
 
 
 def knobs(workload: WorkloadSpec, split: Result) -> list[Knob]:

@@ -121,7 +121,8 @@ def test_another_chip_as_baseline():
 def test_nothing_to_compare_with_is_said():
     able = tuple(c for c in HETERO.blocks["gpu"].capabilities if c != "matmul")
     owners = dict.fromkeys(("projection", "router", "head"), "npu")
-    no_unit_alone = changed(HETERO, gpu={"capabilities": able}, placement=owners)
+    formats = {"macs_per_pe_per_cycle": {"int8": 1.0, "fp16": 0.5}, "mac_energy_pj": {"int8": 0.1, "fp16": 0.4}}
+    no_unit_alone = changed(HETERO, gpu={"capabilities": able}, npu=formats, placement=owners)
     with pytest.raises(MappingError, match="--baseline"):
         study(no_unit_alone, SMALL, TERMS)
     assert study(no_unit_alone, SMALL, TERMS, HETERO).baseline.name == "hetero_v1"
