@@ -31,7 +31,7 @@ FLOORS = (
     ("evaluate",),
     ("serving",),
     ("validation",),
-    ("explain", "audit"),
+    ("explain", "audit", "economics"),
     ("report",),
     ("options",),
     ("studies",),
