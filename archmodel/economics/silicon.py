@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import attrs
 import numpy as np
@@ -102,6 +103,7 @@ def _densities(wafer: WaferSpec) -> tuple[Floats, Floats]:
     raise AssertionError(wafer.yield_model)
 
 
+@cache
 def _gamma(alpha: float) -> tuple[Floats, Floats]:
     """Gauss-Laguerre rule for a gamma distribution of mean 1 and shape `alpha` (Golub and Welsch, 1969)."""
     n = np.arange(_POINTS, dtype=float)
