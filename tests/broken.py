@@ -56,7 +56,7 @@ CHIPS: list[tuple[str, Changes, tuple[str, ...]]] = [
     ("string for a list of numbers", {"gpu.tile_sizes": '["64"]'}, ('gpu.tile_sizes: ["64"], must be a list of integers',)),
     ("list out of order", {"gpu.tile_sizes": "[128, 64]"}, ("gpu.tile_sizes: [128, 64], must be ascending",)),
     ("array of tables", {"hbm": None, "[hbm]": ""}, ("hbm: [{}], must be a table",)),
-    ("cost without a source", {"cost.source": None, "cost.dies": "0"}, ("cost.source: missing", "cost.dies: 0, must be > 0")),
+    ("cost without a source", {"cost": "dies = 0"}, ("cost.source: missing", "cost.dies: 0, must be > 0")),
     ("cost of no block", {"cost.area_mm2": "{ gpuu = 1 }"}, ("cost.area_mm2.gpuu: 1.0, must name a unit", "did you mean gpu?")),
     ("cost of the host", {"cost.made": "{ host = 1 }"}, ("cost.made.host: 1.0, must name a unit, memory or link",)),
     ("fewer made than sold", {"cost.made": "{ gpu = 31 }"}, ("cost.made.gpu: 31.0, must be 32, which the chip has, or more",)),

@@ -218,7 +218,7 @@ def test_sums_of_random_runs() -> None:
         assert paid is not None
         assert sum(phase_j(result, phase) for phase in result.phases) == pytest.approx(result.total_j, rel=1e-9)
         assert sum(phase.wall_j for phase in paid.phases.values()) == pytest.approx(
-            wall_w(result.power_w, result.chips, prices.server) * result.total_s, rel=1e-9
+            wall_w(result, result.power_w, prices.box) * result.total_s, rel=1e-9
         )
         tokens = paid.input_usd_per_million_tokens * paid.input_tokens
         tokens += (paid.output_usd_per_million_tokens or 0.0) * paid.output_tokens
@@ -332,7 +332,7 @@ def test_command_prints_what_scripts_rely_on(capsys: pytest.CaptureFixture[str])
     assert run["power_budget"]["groups"] > 0
     assert run["service"]["groups"] > 1
     assert any(line.startswith("site: four years") for line in found["assumptions"])
-    assert any(line.startswith("server: 60,000 USD") for line in found["assumptions"])
+    assert any(line.startswith("box: 60,000 USD") for line in found["assumptions"])
     assert any(line.startswith("cost: 100,000 chips") for line in found["assumptions"])
 
 
@@ -368,15 +368,15 @@ def test_eval_shows_the_same_cost(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 BAD = [
-    (["cost", str(ROOT / "chips/l4.toml")], ("l4: 1 problem", "cost: missing: a [cost] table")),
-    (["cost", CHIP, "--power-budget-w", "nan"], ("--power-budget-w: nan, must be a finite number > 0", "needs a workload")),
-    (["cost", CHIP, LLM, "--requests-per-s", "0", "--power-budget-w", "-1"], ("cost: 2 problems", "-1, must be a finite")),
-    (["cost", CHIP, "--set", "site.pue=0.5", "--set", "wafer.rim=1"], ("economics: 2 problems", "site.pue: 0.5, must be >= 1", "wafer.rim: unknown")),
-    (["cost", CHIP, "--set", "nodes.7.wafer_usd=0"], ("nodes.7.wafer_usd: 0, must be > 0",)),
-    (["cost", CHIP, "--set", "cost.node_nm=8"], ("cost.node_nm: 8, has no table in the economics' nodes, which are 3, 4",)),
-    (["cost", CHIP, "--set", "cost.die_area_mm2=90000"], ("cost.die_area_mm2: 90000, must fit a wafer",)),
-    (["cost", CHIP, "--set", "nodes.7.defects_per_cm2=1000", "--set", "wafer.yield_model=poisson"], ("no die of 496 mm2 is good",)),
-    (["cost", CHIP, "--economics", "missing.toml"], ("missing.toml: 1 problem", "does not exist")),
+    ([str(ROOT / "chips/l4.toml")], ("l4: 1 problem", "cost: missing: a [cost] table")),
+    ([CHIP, "--power-budget-w", "nan"], ("--power-budget-w: nan, must be a finite number > 0", "needs a workload")),
+    ([CHIP, LLM, "--requests-per-s", "0", "--power-budget-w", "-1"], ("cost: 2 problems", "-1, must be a finite")),
+    ([CHIP, "--set", "site.pue=0.5", "--set", "wafer.rim=1"], ("economics: 2 problems", "site.pue: 0.5, must be >=", "wafer.rim")),
+    ([CHIP, "--set", "nodes.7.wafer_usd=0"], ("nodes.7.wafer_usd: 0, must be > 0",)),
+    ([CHIP, "--set", "cost.node_nm=8"], ("cost.node_nm: 8, has no table in the economics' nodes, which are 3, 4",)),
+    ([CHIP, "--set", "cost.die_area_mm2=90000"], ("cost.die_area_mm2: 90000, must fit a wafer",)),
+    ([CHIP, "--set", "nodes.7.defects_per_cm2=1000", "--set", "wafer.yield_model=poisson"], ("no die of 496 mm2 is good",)),
+    ([CHIP, "--economics", "missing.toml"], ("missing.toml: 1 problem", "does not exist")),
 ]  # fmt: skip
 
 
@@ -385,7 +385,7 @@ def test_bad_input_is_refused(
     arguments: list[str], words: tuple[str, ...], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(arguments) == 2
+    assert main(["cost", *arguments]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert [word for word in words if word not in printed.err] == [], printed.err
@@ -407,6 +407,12 @@ def test_a_missing_price_of_memory_is_named() -> None:
     prices = attrs.evolve(PRICES, memory_price=attrs.evolve(PRICES.memory_price, usd_per_gb={"HBM3": 15.0}))
     with pytest.raises(SpecError, match=r"ddr.standard: DDR5, has no price"):
         capital(load_chip(CHIP), prices)
+
+
+def test_a_unit_without_an_area_is_named() -> None:
+    nothing = attrs.evolve(PRICES.die_area, lane_um2=0, core_control_mm2=0, core_sram_mm2_per_mb=0, mac_um2={"fp64": 1})
+    with pytest.raises(SpecError, match=r"cost.area_mm2.gpu: missing(.|\n)*cost.area_mm2.npu: missing"):
+        capital(load_chip(CHIP), attrs.evolve(PRICES, die_area=nothing))
 
 
 def test_costing_is_a_function(hetero: Any) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import attrs
 
-from archmodel.economics.die_area import cost_of, die_parts, node_name, node_of
+from archmodel.economics.die_area import areas_mm2, cost_of, die_parts, node_name, node_of
 from archmodel.economics.silicon import DieCost, Part, die_cost, dies_per_wafer
 from archmodel.errors import Problem, SpecError
-from archmodel.spec.chip import ChipSpec, DramSpec
+from archmodel.spec.chip import ChipSpec, DramSpec, Unit
 from archmodel.spec.cost_check import sold_units, stack_bits
 from archmodel.spec.economics import EconomicsSpec, PackageSpec
 
@@ -68,7 +68,7 @@ def capital(chip: ChipSpec, economics: EconomicsSpec) -> Capital:
         "board": cost.board_usd,
         "design and masks": node.design_usd / cost.volume if cost.volume else 0.0,
     }
-    share = economics.server.price_usd / economics.server.chips
+    share = economics.box.price_usd / economics.box.chips
     return Capital(cost.dies, die, parts, bill, cost.price_usd or None, share)
 
 
@@ -88,6 +88,11 @@ def _missing(chip: ChipSpec, economics: EconomicsSpec) -> list[Problem]:
         for name, block in chip.blocks.items()
         if isinstance(block, DramSpec) and block.standard not in priced
     ]
+    if node := node_of(chip, economics):
+        areas = areas_mm2(chip, economics, node)
+        rule = "missing: area of a unit of a kind that has no model [mm2]"
+        problems += [Problem(f"cost.area_mm2.{name}", rule) for name, block in chip.blocks.items()
+                     if isinstance(block, Unit) and name not in areas]  # fmt: skip
     if chip.cost.package not in economics.packages:
         problems.append(Problem("cost.package", "has no table in the economics' packages", chip.cost.package))
     return problems

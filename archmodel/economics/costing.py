@@ -84,6 +84,6 @@ def economics_sources(chip: ChipSpec, economics: EconomicsSpec, *, runs: bool) -
     yield "die_area", economics.die_area.source
     yield "memory_price", economics.memory_price.source
     yield f"packages.{cost_of(chip).package}", economics.packages[cost_of(chip).package].source
-    yield "server", economics.server.source
+    yield "box", economics.box.source
     if runs:
         yield "site", economics.site.source

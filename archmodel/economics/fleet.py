@@ -69,7 +69,7 @@ def residents(result: Result, economics: EconomicsSpec) -> Residents:
     busiest = max(result.utilisation, key=lambda name: result.utilisation[name])
     counts = sorted({*(2**n for n in range(most.bit_length())), most})
     rows = tuple(_shared(result, count, result.utilisation[busiest]) for count in counts)
-    return Residents(most, limiting, busiest, rows, economics.server.chips // result.chips)
+    return Residents(most, limiting, busiest, rows, economics.box.chips // result.chips)
 
 
 def _shared(result: Result, models: int, utilisation: float) -> Shared:
@@ -80,7 +80,7 @@ def _shared(result: Result, models: int, utilisation: float) -> Shared:
 
 def carried(result: Result, model: ModelSpec, held: Residents, economics: EconomicsSpec, budget_w: float) -> Carried:
     """What `budget_w` at the servers' plugs carries of a whole `model`, at the power of the run."""
-    group_w = wall_w(result.power_w, result.chips, economics.server)
+    group_w = wall_w(result, result.power_w, economics.box)
     groups = math.floor(budget_w / group_w)
     models = groups * held.most
     return Carried(

@@ -13,7 +13,7 @@ import attrs
 
 from archmodel.economics.capital import Capital
 from archmodel.result import Result
-from archmodel.spec.economics import EconomicsSpec, ServerSpec
+from archmodel.spec.economics import BoxSpec, EconomicsSpec
 
 _YEAR_S = 365.25 * 86400.0
 _J_PER_KWH = 3.6e6
@@ -114,10 +114,10 @@ class Service:
         return self.groups * self.running.usd_per_year
 
 
-def wall_w(chip_w: float, chips: int, server: ServerSpec) -> float:
-    """Power [W] at the server's plug for chips that draw `chip_w` together: supply losses, and their share of the rest of
-    the box. Every cost and every power budget takes it from here."""
-    return chip_w / server.psu_efficiency + chips * server.power_w / server.chips
+def wall_w(result: Result, chip_w: float, box: BoxSpec) -> float:
+    """Power [W] at the server's plug where the chips of a run draw `chip_w` together: supply losses, and their share of the
+    rest of the box. Every cost and every power budget takes it from here."""
+    return chip_w / box.psu_efficiency + result.chips * box.power_w / box.chips
 
 
 def phase_j(result: Result, phase: str) -> float:
@@ -146,8 +146,8 @@ def running(result: Result, bought: Capital, economics: EconomicsSpec) -> Runnin
 
 def _phase(result: Result, phase: str, bought: Capital, economics: EconomicsSpec) -> PhaseCost:
     site, seconds = economics.site, result.phase_s(phase)
-    wall_j = wall_w(phase_j(result, phase) / seconds, result.chips, economics.server) * seconds if seconds else 0.0
-    idle_w = wall_w(sum(result.static_power_w.values()), result.chips, economics.server)
+    wall_j = wall_w(result, phase_j(result, phase) / seconds, economics.box) * seconds if seconds else 0.0
+    idle_w = wall_w(result, sum(result.static_power_w.values()), economics.box)
     idle_s = seconds * (1.0 / site.utilisation - 1.0)
     usd_per_j = site.electricity_usd_per_kwh / _J_PER_KWH * site.pue
     capital_usd = bought.total_usd * result.chips

@@ -78,8 +78,8 @@ class PackageSpec:
 
 
 @attrs.frozen(kw_only=True)
-class ServerSpec:
-    """The box around the chips."""
+class BoxSpec:
+    """The server around the chips."""
 
     chips: int = number("chips of one server", above=0, at_most=1e6)
     price_usd: float = number("all of it but the chips, network included", at_least=0)
@@ -109,7 +109,7 @@ class EconomicsSpec:
     wafer: WaferSpec
     die_area: DieAreaSpec
     memory_price: MemoryPriceSpec
-    server: ServerSpec
+    box: BoxSpec
     site: SiteSpec
 
 
@@ -118,7 +118,7 @@ TABLES: Mapping[str, type] = {
     "wafer": WaferSpec,
     "die_area": DieAreaSpec,
     "memory_price": MemoryPriceSpec,
-    "server": ServerSpec,
+    "box": BoxSpec,
     "site": SiteSpec,
 }
 BY_NAME: Mapping[str, type] = {"nodes": NodeSpec, "packages": PackageSpec}
