@@ -155,8 +155,8 @@ def cost_command(
     prices = load_economics(economics, {key: value for key, value in overrides.items() if _is_price(key)})
     rest = {key: value for key, value in overrides.items() if not _is_price(key)}
     wanted = {"--requests-per-s": requests_per_s, "--power-budget-w": power_budget_w}
-    problems = [Problem(name, "must be a finite number > 0", f"{value:g}")
-                for name, value in wanted.items() if value is not None and not 0.0 < value < float("inf")]  # fmt: skip
+    problems = [Problem(name, "must be a number from 1e-9 to 1e15", f"{value:g}")
+                for name, value in wanted.items() if value is not None and not 1e-9 <= value <= 1e15]  # fmt: skip
     if workload_file is None:
         problems += [Problem(name, "needs a workload") for name, value in wanted.items() if value is not None]
     if problems:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import attrs
 
 from archmodel.economics.die_area import areas_mm2, cost_of, die_parts, node_name, node_of
-from archmodel.economics.silicon import DieCost, Part, die_cost, dies_per_wafer
+from archmodel.economics.silicon import DieCost, Part, die_cost
 from archmodel.errors import Problem, SpecError
 from archmodel.spec.chip import ChipSpec, DramSpec, Unit
 from archmodel.spec.cost_check import sold_units, stack_bits
@@ -52,8 +52,8 @@ def capital(chip: ChipSpec, economics: EconomicsSpec) -> Capital:
     assert node is not None
     parts = die_parts(chip, economics, node)
     die = die_cost(parts, node, economics.wafer)
-    if not math.isfinite(die.usd):
-        raise SpecError(chip.name, [_unsellable(die, economics)])
+    if not (math.isfinite(die.usd) and math.isfinite(die.dies_per_wafer)):
+        raise SpecError(chip.name, [_unsellable(die)])
     stacks, on_board = _memory_usd(chip, economics, stacked=True), _memory_usd(chip, economics, stacked=False)
     package = economics.packages[cost.package]
     carrier = _carrier_usd(chip, die.area_mm2, economics, package)
@@ -98,11 +98,11 @@ def _missing(chip: ChipSpec, economics: EconomicsSpec) -> list[Problem]:
     return problems
 
 
-def _unsellable(die: DieCost, economics: EconomicsSpec) -> Problem:
+def _unsellable(die: DieCost) -> Problem:
     """Why no die can be sold."""
-    if dies_per_wafer(die.area_mm2, economics.wafer) > 0.0:
+    if 0.0 < die.dies_per_wafer < math.inf:
         return Problem("cost", f"no die of {die.area_mm2:.0f} mm2 is good at the defect density of its node")
-    return Problem("cost.die_area_mm2", "must fit a wafer", f"{die.area_mm2:.0f}")
+    return Problem("cost.die_area_mm2", "must fit a wafer", f"{die.area_mm2:.4g}")
 
 
 def _memory_usd(chip: ChipSpec, economics: EconomicsSpec, *, stacked: bool) -> float:

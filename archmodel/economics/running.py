@@ -165,5 +165,6 @@ def service(result: Result, bought: Capital, economics: EconomicsSpec, requests_
     """Groups of chips that serve `requests_per_s` (above 0) and are busy no more than `site.utilisation` of the time."""
     each = result.workload.request.batch / result.total_s
     groups = max(1, math.ceil(requests_per_s / (each * economics.site.utilisation) * (1.0 - 1e-12)))
-    site = attrs.evolve(economics.site, utilisation=requests_per_s / (each * groups))
+    busy = min(economics.site.utilisation, requests_per_s / (each * groups))
+    site = attrs.evolve(economics.site, utilisation=busy)
     return Service(requests_per_s, groups, running(result, bought, attrs.evolve(economics, site=site)))

@@ -108,10 +108,11 @@ def _headline_rows(result: Result) -> Iterator[tuple[str, str, str]]:
     yield "efficiency", f"{result.tokens_per_joule:.4g} tokens/J", "tokens per joule, which is tokens/s per watt"
     yield "energy per token", si(result.total_j / result.tokens, "J"), counted
     if paid := cost(result):
-        words = f"energy alone {money(paid['energy_usd_per_million_tokens'])}"
+        words = "tokens read"
         if generates:
             apart = [money(paid[f"{kind}_usd_per_million_tokens"]) for kind in ("input", "output")]
-            words = f"output tokens, prefill included; {apart[0]} input, {apart[1]} output; {words}"
+            words = f"output tokens, prefill included; {apart[0]} input, {apart[1]} output"
+        words += f"; energy alone {money(paid['energy_usd_per_million_tokens'])}"
         yield "cost per million", money(paid["usd_per_million_tokens"]), words
     for phase in result.phases:
         yield f"bottleneck of {phase}", result.bottleneck(phase), f"{percent(_largest(result, phase))} of {phase}"

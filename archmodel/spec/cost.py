@@ -28,6 +28,6 @@ class CostSpec:
     node_nm: float = number("node of the dies as the economics call it; 0 is the chip's own", at_least=0, default=0.0)
     package: str = choice("what carries the dies", *PACKAGES, default="organic")
     board_usd: float = number("board, regulators and cooling", at_least=0, default=0.0)
-    volume: float = number("chips that share the cost of design and masks; 0 leaves that cost out", at_least=0, default=0.0)
+    volume: int = number("chips that share the cost of design and masks; 0 leaves that cost out", at_least=0, default=0)
     price_usd: float = number("price on the market; 0 is none, and the capital is the bill of materials", at_least=0,
                               default=0.0)  # fmt: skip

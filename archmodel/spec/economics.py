@@ -72,7 +72,7 @@ class PackageSpec:
 
     usd_per_mm2: float = number("carrier and bonding", at_least=0)
     area_ratio: float = number("carrier over dies and stacks on it", at_least=1, at_most=1e3)
-    bond_yield: float = number("packages that survive assembly; the others lose what is on them", above=0, at_most=1)
+    bond_yield: float = number("packages that survive assembly; the others lose what is on them", at_least=0.001, at_most=1)
     finish_ratio: float = number("test and finishing over dies, stacks and carrier", at_least=0)
     source: str = text("where the numbers come from", required=True)
 
@@ -84,7 +84,7 @@ class BoxSpec:
     chips: int = number("chips of one server", above=0, at_most=1e6)
     price_usd: float = number("all of it but the chips, network included", at_least=0)
     power_w: float = number("all of it but the chips, at the plug", at_least=0)
-    psu_efficiency: float = number("share of the power at the plug that reaches the chips", above=0, at_most=1)
+    psu_efficiency: float = number("share of the power at the plug that reaches the chips", at_least=0.01, at_most=1)
     source: str = text("where the numbers come from", required=True)
 
 
@@ -94,8 +94,8 @@ class SiteSpec:
 
     electricity_usd_per_kwh: float = number("price of energy", at_least=0)
     pue: float = number("power of the site over power of its servers", at_least=1, at_most=100)
-    amortisation_years: float = number("life of the hardware in the books", above=0, at_most=1e3)
-    utilisation: float = number("share of the time in which the service is busy", above=0, at_most=1)
+    amortisation_years: float = number("life of the hardware in the books", at_least=0.01, at_most=1e3)
+    utilisation: float = number("share of the time in which the service is busy", at_least=1e-12, at_most=1)
     maintenance_ratio: float = number("yearly repairs, staff and space over the capital", at_least=0)
     source: str = text("where the numbers come from", required=True)
 
