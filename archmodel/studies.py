@@ -11,6 +11,7 @@ from archmodel.holdout import FIT_SHARE, SEED
 from archmodel.inputs import inputs
 from archmodel.options import AsJson, ChipFile, Quiet, Settings
 from archmodel.report.console import print_json, stdout, working
+from archmodel.spec.economics_file import load_economics
 from archmodel.spec.toml import load_chip, parse_overrides
 
 
@@ -120,10 +121,13 @@ def split_command(
     ] = None,
     engineering_usd_per_year: Annotated[float, typer.Option(help="What keeping the split up costs.", min=0.0)] = 0.0,
     fleet_chips: Annotated[float, typer.Option(help="Baseline chips that serve the load.", min=0.0)] = 0.0,
-    usd_per_hour: Annotated[float, typer.Option(help="Price of the system, running.", min=0.0)] = 0.0,
+    usd_per_hour: Annotated[float, typer.Option(help="Price of the system, running, in place of the modelled one.", min=0)] = 0.0,
     baseline_usd_per_hour: Annotated[
         float, typer.Option(help="Price of a chip of the baseline, running; by default that of the system.", min=0.0)
     ] = 0.0,
+    prices: Annotated[
+        Path | None, typer.Option("--economics", metavar="PRICES.toml", help="Prices laid over the default ones.")
+    ] = None,
     output_dir: Annotated[
         Path | None, typer.Option("--output-dir", "-o", metavar="DIR", help="Write a heat map of where the split pays.")
     ] = None,
@@ -134,6 +138,7 @@ def split_command(
     """Does splitting a model over unlike units pay? All strategies against one side: the gain, its leaks, and a verdict."""
     system, workload = inputs(system_file, workload_file, parse_overrides(settings or []))
     baseline = load_chip(baseline_file) if baseline_file is not None else None
+    economics = load_economics(prices, {})
     with working("trying strategies", quiet):
         from archmodel.report import splitting as report
         from archmodel.splitting.study import study
@@ -144,7 +149,7 @@ def split_command(
             min_gain=min_gain, engineering_usd_per_year=engineering_usd_per_year, fleet_chips=fleet_chips,
             old_usd_per_hour=baseline_usd_per_hour or usd_per_hour, new_usd_per_hour=usd_per_hour, **stated,  # type: ignore[arg-type]
         )  # fmt: skip
-        found = study(system, workload, terms, baseline)
+        found = study(system, workload, terms, baseline, economics)
         files: list[Path] = []
         if output_dir is not None:
             from archmodel.report.zones import write_zones

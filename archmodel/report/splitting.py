@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from archmodel.report.table import bullets, columns, heading, percent
+from archmodel.report.table import bullets, columns, heading, money, percent
 from archmodel.result import Result
 from archmodel.splitting.balance import Balance
 from archmodel.splitting.breakeven import BreakEven
@@ -90,14 +90,14 @@ def _moves(ledger: Ledger) -> str:
 
 
 def _money(study: Study, found: Verdict) -> Iterator[str]:
-    money, terms = found.money, study.terms
-    if money is None:
+    earned, terms = found.money, study.terms
+    if earned is None or not (terms.engineering_usd_per_year or terms.fleet_chips):
         return
-    fleet = f"a fleet of {money.least_chips:,.0f} or more" if money.least_chips < float("inf") else "no fleet of any size"
+    fleet = f"a fleet of {earned.least_chips:,.0f} or more" if earned.least_chips < math.inf else "no fleet of any size"
     yield f"Engineering at {terms.engineering_usd_per_year:,.0f} USD a year is earned back by {fleet} (baseline chips)."
     if terms.fleet_chips:
-        yield (f"{terms.fleet_chips:,.0f} of them save {money.saved_usd_per_year:,.0f} USD a year, "
-               f"{money.net_usd_per_year:,.0f} after engineering.")  # fmt: skip
+        yield (f"{terms.fleet_chips:,.0f} of them save {earned.saved_usd_per_year:,.0f} USD a year, "
+               f"{earned.net_usd_per_year:,.0f} after engineering.")  # fmt: skip
 
 
 def _answer(study: Study) -> Iterator[RenderableType]:
@@ -109,21 +109,21 @@ def _answer(study: Study) -> Iterator[RenderableType]:
 
 
 def _strategies(study: Study, width: int) -> Iterator[RenderableType]:
-    wide = width >= _WIDE
-    header = ["<strategy", "total", *(["first token", "per token"] if wide else []), "tokens/s", "tokens/J", "gain",
-              *(["gain between"] if wide else []), "<answer"]  # fmt: skip
+    wide, priced = width >= _WIDE, study.cost(study.best) is not None
+    header = ["<strategy", "total", *(["first token", "per token"] if wide else []), "tokens/s", "tokens/J",
+              *(["USD/Mtok"] if priced else []), "gain", *(["gain between"] if wide else []), "<answer"]  # fmt: skip
     # what the search chose is one of the others
     found = sorted((s for s in study.strategies if s.granularity != "auto"), key=lambda s: s.result.total_s)
     yield heading(f"Strategies against {study.baseline.name} ({si(study.baseline.result.total_s, 's')})")
-    yield columns(header, [_strategy(study, split, wide=wide) for split in found])
+    yield columns(header, [_strategy(study, split, wide=wide, priced=priced) for split in found])
     if wide:
         yield Text("Gain between: nothing overlaps (serial bound), and all overlaps but the busiest part (overlapped bound).",
                    style="dim")  # fmt: skip
 
 
-def _strategy(study: Study, split: Compared, *, wide: bool) -> list[str]:
+def _strategy(study: Study, split: Compared, *, wide: bool, priced: bool) -> list[str]:
     """A row of the table of strategies."""
-    result, found = split.result, study.verdict(split)
+    result, found, paid = split.result, study.verdict(split), study.cost(split)
     least, most = study.bounds(split).gains(study.baseline.result.total_s)
     return [
         f"{split.granularity}: {split.name}",
@@ -131,6 +131,7 @@ def _strategy(study: Study, split: Compared, *, wide: bool) -> list[str]:
         *(_latencies(result) if wide else []),
         f"{result.output_tokens_per_s:,.4g}",
         f"{result.tokens_per_joule:.3g}",
+        *([money(paid.usd_per_million_tokens) if paid else ""] if priced else []),
         signed_percent(found.gain),
         *([f"{100 * least:+.0f} … {100 * most:+.0f} %"] if wide else []),
         "baseline" if split is study.baseline else str(found.answer),

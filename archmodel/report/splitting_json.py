@@ -8,7 +8,6 @@ from typing import Any
 import attrs
 
 from archmodel.report.splitting import plan_name, sentences
-from archmodel.result import Result
 from archmodel.splitting.balance import Balance
 from archmodel.splitting.breakeven import BreakEven
 from archmodel.splitting.compared import Compared
@@ -25,7 +24,7 @@ def as_json(study: Study) -> dict[str, Any]:
         "answer": str(study.verdict(study.best).answer),
         "sentences": sentences(study),
         "terms": attrs.asdict(study.terms),
-        "baseline": {"name": study.baseline.name, "granularity": study.baseline.granularity, **_figures(study.baseline.result)},
+        "baseline": {"name": study.baseline.name, "granularity": study.baseline.granularity, **_figures(study, study.baseline)},
         "best": plan_name(study.best),
         "strategies": [_strategy(study, split) for split in study.strategies],
         "refused": [{"name": name, "problem": problem} for name, problem in study.refused],
@@ -35,7 +34,8 @@ def as_json(study: Study) -> dict[str, Any]:
     }
 
 
-def _figures(result: Result) -> dict[str, float | None]:
+def _figures(study: Study, split: Compared) -> dict[str, float | None]:
+    result, paid = split.result, study.cost(split)
     return {
         "total_s": result.total_s,
         "time_to_first_token_s": result.time_to_first_token_s,
@@ -43,6 +43,7 @@ def _figures(result: Result) -> dict[str, float | None]:
         "output_tokens_per_s": result.output_tokens_per_s,
         "tokens_per_joule": result.tokens_per_joule,
         "power_w": result.power_w,
+        "usd_per_million_tokens": paid.usd_per_million_tokens if paid else None,
     }
 
 
@@ -52,7 +53,7 @@ def _strategy(study: Study, split: Compared) -> dict[str, Any]:
     return {
         "name": split.name,
         "granularity": split.granularity,
-        **_figures(split.result),
+        **_figures(study, split),
         "answer": str(found.answer),
         "because": found.because,
         "gain_fraction": found.gain,

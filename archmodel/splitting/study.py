@@ -7,11 +7,15 @@ from functools import cached_property
 
 import attrs
 
+from archmodel.economics.costing import run_cost
+from archmodel.economics.running import Running
 from archmodel.errors import MappingError
 from archmodel.evaluate import evaluate
 from archmodel.result import Result
 from archmodel.spec.check import merged_placement
 from archmodel.spec.chip import ChipSpec
+from archmodel.spec.economics import EconomicsSpec
+from archmodel.spec.economics_file import default_economics
 from archmodel.spec.workload import WorkloadSpec
 from archmodel.splitting.balance import Balance, balance
 from archmodel.splitting.bounds import Bounds, bounds
@@ -21,7 +25,7 @@ from archmodel.splitting.fallback import Fallback, Fallbacks
 from archmodel.splitting.knobs import Rivals
 from archmodel.splitting.ledger import Ledger, ledger
 from archmodel.splitting.search import Exploration, explore
-from archmodel.splitting.verdict import Terms, Verdict, verdict
+from archmodel.splitting.verdict import HOURS_PER_YEAR, Terms, Verdict, verdict
 
 
 @attrs.frozen(eq=False)
@@ -38,10 +42,18 @@ class Study:
     strategies: tuple[Compared, ...]
     refused: tuple[tuple[str, str], ...]  # name and why it cannot run
     best: Compared
+    economics: EconomicsSpec
+
+    def cost(self, split: Compared) -> Running | None:
+        """What a run costs; None where nothing is known of the chip's price."""
+        return run_cost(split.result, self.economics)
 
     def verdict(self, split: Compared) -> Verdict:
-        """The answer for one strategy."""
-        return verdict(gain(self.baseline.result, split.result), self.terms)
+        """The answer for one strategy, at the prices that the terms state, else at those that the chips come to."""
+        old_usd = self.terms.old_usd_per_hour or _usd_per_hour(self.cost(self.baseline))
+        new_usd = self.terms.new_usd_per_hour or _usd_per_hour(self.cost(split))
+        terms = attrs.evolve(self.terms, old_usd_per_hour=old_usd, new_usd_per_hour=new_usd)
+        return verdict(gain(self.baseline.result, split.result), terms)
 
     def bounds(self, split: Compared) -> Bounds:
         return bounds(split.result)
@@ -80,10 +92,21 @@ class Study:
         return {split.name: tuple(made.of(split.result)) for split in self.strategies}
 
 
-def study(chip: ChipSpec, workload: WorkloadSpec, terms: Terms, baseline: ChipSpec | None = None) -> Study:
+def _usd_per_hour(paid: Running | None) -> float:
+    return paid.usd_per_year / HOURS_PER_YEAR if paid else 0.0
+
+
+def study(
+    chip: ChipSpec,
+    workload: WorkloadSpec,
+    terms: Terms,
+    baseline: ChipSpec | None = None,
+    economics: EconomicsSpec | None = None,
+) -> Study:
     """Try all strategies on a chip or system and hold them against a `baseline` chip, or against the best single unit.
 
-    Raises MappingError where nothing can run, or nothing is there to compare with.
+    Prices are the default ones unless others are given. Raises MappingError where nothing can run, or nothing is there to
+    compare with.
     """
     chip = merged_placement(chip, workload.placement)
     bare = attrs.evolve(workload, placement={})
@@ -96,7 +119,8 @@ def study(chip: ChipSpec, workload: WorkloadSpec, terms: Terms, baseline: ChipSp
     refused = tuple((outcome.strategy.name, outcome.problem) for outcome in explored.outcomes if outcome.result is None)
     splits = [split for split in able if is_split(split.result)]
     best = min(splits or able, key=lambda split: split.result.total_s)
-    return Study(chip, bare, terms, _baseline(explored, able, workload, baseline), tuple(able), refused, best)
+    against = _baseline(explored, able, workload, baseline)
+    return Study(chip, bare, terms, against, tuple(able), refused, best, economics or default_economics())
 
 
 def is_split(result: Result) -> bool:

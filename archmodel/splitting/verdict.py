@@ -8,7 +8,7 @@ from enum import StrEnum
 import attrs
 
 #: hours of a year, leap years included
-_HOURS_PER_YEAR = 8766.0
+HOURS_PER_YEAR = 8766.0
 
 #: error of a predicted run, and so of a ratio of two whose errors are alike or partly cancel
 ERROR_FRACTION = 0.068
@@ -23,7 +23,7 @@ class Answer(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class Terms:
-    """What makes a gain worth having. Prices of 0 are unknown, and nothing is said of money then."""
+    """What makes a gain worth having. Prices of 0 are not stated."""
 
     min_gain: float = 0.10
     error_fraction: float = ERROR_FRACTION  # of a ratio of two predicted times
@@ -60,7 +60,7 @@ def money(gain: float, terms: Terms) -> Money | None:
     if terms.old_usd_per_hour <= 0.0:
         return None
     new_usd = terms.new_usd_per_hour or terms.old_usd_per_hour
-    each = (terms.old_usd_per_hour - new_usd / (1.0 + gain)) * _HOURS_PER_YEAR
+    each = (terms.old_usd_per_hour - new_usd / (1.0 + gain)) * HOURS_PER_YEAR
     least = terms.engineering_usd_per_year / each if each > 0.0 else math.inf
     saved = each * terms.fleet_chips
     return Money(saved, saved - terms.engineering_usd_per_year, least)
