@@ -121,7 +121,7 @@ def split_command(
     ] = None,
     engineering_usd_per_year: Annotated[float, typer.Option(help="What keeping the split up costs.", min=0.0)] = 0.0,
     fleet_chips: Annotated[float, typer.Option(help="Baseline chips that serve the load.", min=0.0)] = 0.0,
-    usd_per_hour: Annotated[float, typer.Option(help="Price of the system, running, in place of the modelled one.", min=0)] = 0.0,
+    usd_per_hour: Annotated[float, typer.Option(help="Price of the running system, in place of a modelled one.", min=0)] = 0.0,
     baseline_usd_per_hour: Annotated[
         float, typer.Option(help="Price of a chip of the baseline, running; by default that of the system.", min=0.0)
     ] = 0.0,

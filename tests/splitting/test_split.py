@@ -50,7 +50,7 @@ def test_the_best_split_is_held_against_the_best_single_unit(found):
 
 
 def test_the_first_lines_answer(found):
-    text = shown(found)
+    text = shown(found, 240)
     first = text.splitlines()
     assert "does splitting pay?" in first[0]
     assert first[2].strip() == str(found.verdict(found.best).answer)
@@ -58,7 +58,7 @@ def test_the_first_lines_answer(found):
         assert words in text
     for strategy in found.strategies:
         if strategy.granularity != "auto":
-            assert strategy.name.split(",")[0][:30] in text
+            assert strategy.name.split(",")[0] in text
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 200])
