@@ -101,7 +101,7 @@ def lost_tiers(chip: ChipSpec, unit: str) -> set[str]:
 def _fallback(plan: Result, unit: str, result: Result | str) -> Fallback:
     if isinstance(result, str):
         return Fallback(unit, None, result, 0.0, "", None, 0.0)
-    lost = lost_tiers(plan.chip, unit)
+    lost = lost_tiers(plan.chip, unit) | {unit}  # with the cells of a unit that computes in its memory
     held, needed = _weights(plan), _weights(result)
     reload_byte, reload_s, source = 0.0, 0.0, ""
     for tier, byte in needed.items():
@@ -137,6 +137,6 @@ def _source(soc: Soc, tier: str, held: Mapping[str, float], lost: set[str]) -> t
             way = soc.route(name, tier)
         except ArchmodelError:
             continue
-        passed = [*way, tier, *([name] if name in soc.tiers else [])]
-        return name, min(float(soc.shared_byte_per_s[soc.shared.index(block)]) for block in passed)
+        passed = [soc.shared.index(block) for block in (*way, tier, name) if block in soc.shared]
+        return name, min(float(soc.shared_byte_per_s[index]) for index in passed)
     return "", 0.0
