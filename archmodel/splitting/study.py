@@ -53,6 +53,8 @@ class Study:
         old_usd = self.terms.old_usd_per_hour or _usd_per_hour(self.cost(self.baseline))
         new_usd = self.terms.new_usd_per_hour or _usd_per_hour(self.cost(split))
         terms = attrs.evolve(self.terms, old_usd_per_hour=old_usd, new_usd_per_hour=new_usd)
+        if split.result is self.baseline.result:
+            terms = attrs.evolve(terms, error_fraction=0.0)  # it is itself, whatever its time
         return verdict(gain(self.baseline.result, split.result), terms)
 
     def bounds(self, split: Compared) -> Bounds:
