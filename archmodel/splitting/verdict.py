@@ -36,9 +36,10 @@ class Terms:
 
 @attrs.frozen
 class Money:
-    """What a split saves a fleet, less what keeping it up costs; `least_chips` is the fleet from which that is positive."""
+    """What a split saves, less what keeping it up costs; `least_chips` is the fleet from which that is positive."""
 
-    saved_usd_per_year: float
+    saved_usd_per_chip_year: float  # of the baseline
+    saved_usd_per_year: float  # by the whole fleet
     net_usd_per_year: float
     least_chips: float  # infinite where it saves nothing at any size
 
@@ -56,31 +57,35 @@ class Verdict:
 
 
 def money(gain: float, terms: Terms) -> Money | None:
-    """Savings [USD/year] of a fleet that needs 1 / (1 + gain) systems for each chip, and what is left of them."""
-    if terms.old_usd_per_hour <= 0.0:
+    """Savings where 1 / (1 + gain) systems take the place of each chip of the baseline; None where a price is not known."""
+    if min(terms.old_usd_per_hour, terms.new_usd_per_hour) <= 0.0:
         return None
-    new_usd = terms.new_usd_per_hour or terms.old_usd_per_hour
-    each = (terms.old_usd_per_hour - new_usd / (1.0 + gain)) * HOURS_PER_YEAR
-    least = terms.engineering_usd_per_year / each if each > 0.0 else math.inf
+    each = (terms.old_usd_per_hour - terms.new_usd_per_hour / (1.0 + gain)) * HOURS_PER_YEAR
     saved = each * terms.fleet_chips
-    return Money(saved, saved - terms.engineering_usd_per_year, least)
+    least = terms.engineering_usd_per_year / each if each > 0.0 else math.inf
+    return Money(each, saved, saved - terms.engineering_usd_per_year, least)
 
 
 def verdict(gain: float, terms: Terms) -> Verdict:
     """The answer for a gain (throughput over throughput, less one).
 
-    It is UNDECIDED where the error of the model leaves room for both, be it about the least gain or about the money.
+    It takes the least gain and, where prices are known, that the fleet saves more than engineering costs (without a fleet: that
+    it saves at all). It is UNDECIDED where the error of the model leaves room for both answers.
     """
     low, high = ((1.0 + gain) * factor - 1.0 for factor in (1.0 - terms.error_fraction, 1.0 + terms.error_fraction))
     enough = [value >= terms.min_gain for value in (low, high)]
-    priced = terms.fleet_chips > 0.0 and terms.old_usd_per_hour > 0.0
-    worth = [not priced or (money(value, terms) or Money(0.0, 0.0, 0.0)).net_usd_per_year >= 0.0 for value in (low, high)]
+    worth = [_worth(value, terms) for value in (low, high)]
     earned = money(gain, terms)
     if all(enough) and all(worth):
         return Verdict(Answer.PAYS, gain, low, high, "the least gain is passed, whatever the model's error", earned)
     if not enough[1]:
         return Verdict(Answer.DOES_NOT_PAY, gain, low, high, "the least gain is missed, whatever the model's error", earned)
     if not worth[1]:
-        return Verdict(Answer.DOES_NOT_PAY, gain, low, high, "keeping it up costs more than the fleet saves", earned)
-    asked = "the least gain" if not all(enough) else "what the fleet saves and the engineering cost"
+        return Verdict(Answer.DOES_NOT_PAY, gain, low, high, "it costs more than it saves, whatever the model's error", earned)
+    asked = "the least gain" if not all(enough) else "the point where it saves as much as it costs"
     return Verdict(Answer.UNDECIDED, gain, low, high, f"the model's error is wider than the distance to {asked}", earned)
+
+
+def _worth(gain: float, terms: Terms) -> bool:
+    found = money(gain, terms)
+    return found is None or (found.net_usd_per_year if terms.fleet_chips else found.saved_usd_per_chip_year) >= 0.0

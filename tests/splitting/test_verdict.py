@@ -44,7 +44,8 @@ def test_sign_is_undecided_where_any_gain_counts():
 
 def test_complexity_is_paid_by_the_fleet():
     # 1,000 chips at 2 USD/h; a gain of a quarter needs 800: 200 x 2 x 8,766 = 3,506,400 USD a year
-    terms = attrs.evolve(TERMS, engineering_usd_per_year=1e6, fleet_chips=1000.0, old_usd_per_hour=2.0)
+    terms = attrs.evolve(TERMS, engineering_usd_per_year=1e6, fleet_chips=1000.0, old_usd_per_hour=2.0,
+                         new_usd_per_hour=2.0)  # fmt: skip
     found = money(0.25, terms)
     assert found.saved_usd_per_year == pytest.approx(3_506_400.0)
     assert found.net_usd_per_year == pytest.approx(2_506_400.0)
@@ -61,6 +62,15 @@ def test_a_dearer_system_may_save_nothing():
     assert money(0.4, terms).least_chips == math.inf
     assert verdict(0.4, terms).answer is Answer.DOES_NOT_PAY
     assert money(0.4, attrs.evolve(terms, old_usd_per_hour=0.0)) is None, "no price, no money"
+
+
+def test_a_dearer_token_does_not_pay_whatever_the_fleet():
+    # a system at twice the price of the chip must more than double the throughput
+    terms = attrs.evolve(TERMS, old_usd_per_hour=2.0, new_usd_per_hour=4.0)
+    assert verdict(0.8, terms).answer is Answer.DOES_NOT_PAY
+    assert verdict(1.0, terms).answer is Answer.UNDECIDED
+    assert verdict(1.2, terms).answer is Answer.PAYS
+    assert money(1.2, terms).saved_usd_per_chip_year == pytest.approx((2.0 - 4.0 / 2.2) * 8766.0)
 
 
 def test_a_larger_gain_never_makes_it_worse():
