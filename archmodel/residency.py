@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from typing import Any
 
 import attrs
 
 from archmodel import sizes
+from archmodel.cells import held_weights
 from archmodel.components import memory
 from archmodel.errors import MappingError
 from archmodel.operations import Kind
@@ -31,7 +32,10 @@ class Buffer:
 
 @attrs.frozen(eq=False)
 class Residency:
-    """All buffers of a run. `spilled_fraction` is the share of the weights that lies in the spill tier."""
+    """All buffers of a run, by tier or by the unit in whose cells they lie.
+
+    `spilled_fraction` is the share of the weights that lies in the spill tier.
+    """
 
     buffers: tuple[Buffer, ...]
     capacity_byte: dict[str, float]
@@ -39,6 +43,7 @@ class Residency:
     kv_tier: str
     spill_tier: str
     spilled_fraction: float
+    held_share: Mapping[str, float] = attrs.field(factory=dict)  # by unit, of its weights that lie in cells of its own
 
     def used_byte(self, tier: str) -> float:
         return sum(buffer.byte for buffer in self.buffers if buffer.tier == tier)
@@ -80,13 +85,17 @@ def plan_residency(
     """
     weights_tier, kv_tier = default_tier(soc, "weights"), default_tier(soc, "kv_cache")
     capacity = {name: memory.capacity_byte(tier) for name, tier in soc.tiers.items()}
+    cells = held_weights(soc, workload.model, precision)
     buffers = [
-        Buffer("weights", weights_tier, _weights_byte(soc, workload, precision)),
+        Buffer("weights", weights_tier, _weights_byte(soc, workload, precision) - sum(c.stored_byte for c in cells)),
+        *(Buffer("weights in cells", c.unit, c.cell_byte) for c in cells),
         *_cache_buffers(soc, workload, precision, kv_tier),
     ]
     activations = max((live_byte(piece, stream) for piece, stream in pieces), default=0.0)
     buffers += _activation_buffers(soc, activations, capacity)
-    return _fitted(soc, tuple(b for b in buffers if b.byte > 0.0), capacity, weights_tier, kv_tier)
+    capacity |= {c.unit: c.capacity_byte for c in cells}
+    found = _fitted(soc, tuple(b for b in buffers if b.byte > 0.0), capacity, weights_tier, kv_tier)
+    return attrs.evolve(found, held_share={c.unit: c.share for c in cells})
 
 
 def _weights_byte(soc: Soc, workload: WorkloadSpec, precision: PrecisionSpec) -> float:

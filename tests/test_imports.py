@@ -23,6 +23,7 @@ FLOORS = (
     ("template",),
     ("soc", "layers"),
     ("partition", "operation_table", "eager"),
+    ("cells",),
     ("residency", "predict"),
     ("accuracy",),
     ("calibration",),

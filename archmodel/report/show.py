@@ -13,10 +13,11 @@ from rich.text import Text
 from archmodel import sizes
 from archmodel.components import link as links
 from archmodel.components import memory
+from archmodel.components.units import matrix_parts, matrix_rates
 from archmodel.report.summary import assumptions, chip_sources, remarks, workload_sources
 from archmodel.report.table import bullets, columns, heading
-from archmodel.soc import Soc, matrix_rates
-from archmodel.spec.chip import KINDS, Block, ChipSpec, GpuSpec
+from archmodel.soc import Soc
+from archmodel.spec.chip import KINDS, Block, ChipSpec
 from archmodel.spec.model import LayerSpec
 from archmodel.spec.workload import PrecisionSpec, WorkloadSpec
 from archmodel.units import si, unit_of
@@ -104,7 +105,7 @@ def _chip(chip: ChipSpec) -> Iterator[RenderableType]:
 
 def _peaks(soc: Soc) -> Iterator[list[str]]:
     for name, unit in soc.units.items():
-        parts = f"{unit.cores} cores" if isinstance(unit, GpuSpec) else f"{unit.arrays} x {unit.rows} x {unit.cols}"
+        parts = matrix_parts(unit)
         for fmt, rate in matrix_rates(unit).items():
             word = "OP/s" if fmt.startswith("int") else "FLOP/s"
             peak = soc.peaks_per_s()[name][fmt]
