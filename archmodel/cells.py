@@ -14,6 +14,7 @@ from archmodel.soc import Soc
 from archmodel.spec.chip import NeuromorphicSpec
 from archmodel.spec.model import ModelSpec
 from archmodel.spec.workload import PrecisionSpec
+from archmodel.units import si
 
 #: role and compute format (a key of `PrecisionSpec`) of the matrices of each part of a model
 _PARTS = {
@@ -59,10 +60,10 @@ def _held(soc: Soc, name: str, needed: float, stored: float) -> Held:
     unit = soc.units[name]
     capacity = units.cell_capacity_byte(unit)
     if isinstance(unit, NeuromorphicSpec) and needed > capacity:
+        wanted, there, short = (si(byte, "B", 4) for byte in (needed, capacity, needed - capacity))
         raise MappingError(
-            f"{soc.chip.name}: the weights placed on {name} need {needed / 1e9:.4g} GB and its cores hold {capacity / 1e9:.4g} "
-            f"GB, {(needed - capacity) / 1e9:.4g} GB short; event-driven cores hold all their weights: use fewer bits, more "
-            "cores, or place fewer roles on it"
+            f"{soc.chip.name}: the weights placed on {name} need {wanted} and its cores hold {there}: {short} short. "
+            "Event-driven cores hold all their weights: use fewer bits, more cores, or place fewer roles on it"
         )
     share = units.held_share(unit, needed)
     return Held(name, capacity, needed * share, stored * share, share)

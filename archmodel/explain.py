@@ -12,6 +12,7 @@ from archmodel.components.units import matrix_rates, matrix_units
 from archmodel.costs import LIMITS
 from archmodel.operations import Kind
 from archmodel.result import Result, StepResult
+from archmodel.spec.chip import NeuromorphicSpec
 from archmodel.spec.model import AttentionSpec, LatentAttentionSpec
 from archmodel.units import BITS, FORMATS, element_bytes, si
 
@@ -163,11 +164,11 @@ def _operation(result: Result, step: StepResult, row: int, seconds: float) -> To
 def _matmul(result: Result, row: int) -> Iterator[Formula]:
     rows, costs = result.table.rows, result.table.costs
     count, m, n, k, byte = (float(getattr(rows, name)[row]) for name in ("count", "m", "n", "k", "weight_byte"))
-    dense = count * m * n * k
-    events = float(costs.mac[row]) / dense if dense else 0.0  # of one input, on an event-driven unit; 1 on all others
-    driven, factor = ("", []) if events == 1.0 else (" * events an input", [events])
-    yield _formula("operations", 2 * costs.mac[row], "OP", "2 * count * m * n * k" + driven,
-                   _product([2, count, m, n, k, *factor]))  # fmt: skip
+    unit = result.soc.units[result.soc.resources[result.table.owner[row]]]
+    symbols, factors = "2 * count * m * n * k", [2, count, m, n, k]
+    if isinstance(unit, NeuromorphicSpec):
+        symbols, factors = f"{symbols} * time steps * share not zero", [*factors, unit.time_steps, 1.0 - unit.sparsity_fraction]
+    yield _formula("operations", 2 * costs.mac[row], "OP", symbols, _product(factors))
     once = count * n * k * byte
     times = float(costs.weight_traffic_byte[row]) / once if once else 0.0
     yield _formula("weights read", costs.weight_traffic_byte[row], "B", "count * n * k * B an element * times",

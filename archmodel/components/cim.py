@@ -3,7 +3,7 @@
 Weights that fit lie in the cells for good and cause no traffic. Where those of the chip's model do not all fit, a part of the
 cells is rewritten in every step: the rest of the weights comes from memory and is written, at the rate of the slower of
 memory and cells, before the macros multiply (or, with `write_hidden`, while they do). Every input passes over all weights, so
-a batch is no cheaper per sequence than one; that is what a bank of a DRAM with a unit beside it does too.
+with one input lane a batch is no cheaper per sequence than one; a bank of a DRAM with a unit beside it does the same.
 
 Weights narrower than the compute format are widened when they are written. Small matrices are not copied into idle cells.
 Ignored: what a converter of low resolution rounds off, inputs read again for each round of rewriting, and the network that
@@ -66,7 +66,8 @@ def steps(spec: CimSpec, number_format: str) -> int:
 def mac_per_cycle(spec: CimSpec) -> dict[str, float]:
     """Peak of one macro [MAC/cycle] by format: all columns in use, every converter busy."""
     columns = min(spec.cols, spec.converters * spec.conversion_ghz / spec.clock_ghz)
-    return {name: spec.rows * columns / (slices(spec, name) * steps(spec, name)) for name in spec.formats}
+    macs = spec.rows * columns * spec.input_lanes
+    return {name: macs / (slices(spec, name) * steps(spec, name)) for name in spec.formats}
 
 
 def mac_energy_pj(spec: CimSpec) -> dict[str, float]:
@@ -115,8 +116,9 @@ def _matmul(spec: CimSpec, rows: Rows, around: Surroundings, resident: bool) -> 
     clock_hz = spec.clock_ghz * 1e9
     macros = cim.Macros(
         macros=float(spec.macros), rows=float(spec.rows), cols=float(spec.cols), cell_bit=float(spec.cell_bit),
-        converters=float(spec.converters), conversions_per_cycle=spec.conversion_ghz / spec.clock_ghz,
-        page_cols=float(spec.page_cols), page_cycles=float(spec.page_cycles),
+        lanes=float(spec.input_lanes), converters=float(spec.converters),
+        conversions_per_cycle=spec.conversion_ghz / spec.clock_ghz, page_cols=float(spec.page_cols),
+        page_cycles=float(spec.page_cycles),
     )  # fmt: skip
     shape = np.stack((rows.m, rows.n, rows.k, rows.count), axis=1)
     slice_count = _by_format({name: float(slices(spec, name)) for name in spec.formats}, rows)

@@ -6,11 +6,11 @@ piece: `slices` columns of `rows` cells. The strips of an operation lie spread e
     strips  = count x ceil(k / rows) x n
     columns = ceil(strips / macros) x slices                                   of the busiest macro
     step    = max(ceil(columns / cols), ceil(columns / converters) / conversions per cycle) + pages opened x page cycles
-    cycles  = m x steps x step
+    cycles  = ceil(m / lanes) x steps x step
 
-Each of the m inputs passes over all weights: nothing is read once for several inputs. A piece of k that is not full costs as
-much time as a full one. Source: the schedule of bit-serial macros with shared ADCs (ISAAC, ISCA 2016; digital ones: ISSCC
-2021 16.4), and of bank units that read one access a cycle (GDDR6-AiM, ISSCC 2022).
+Each of the m inputs passes over all weights, `lanes` of them at a time (1 in most designs: a batch shares nothing). A piece
+of k that is not full costs as much time as a full one. Source: the schedule of bit-serial macros with shared ADCs (ISAAC,
+ISCA 2016; digital ones: ISSCC 2021 16.4), and of bank units that read one access a cycle (GDDR6-AiM, ISSCC 2022).
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class Macros(NamedTuple):
     rows: float
     cols: float
     cell_bit: float
+    lanes: float  # inputs that share a step
     converters: float
     conversions_per_cycle: float
     page_cols: float  # 0: no pages
@@ -71,7 +72,7 @@ def cim_cycles(shape: Floats, slices: Floats, steps: Floats, macros: Macros) -> 
         strips = count * np.ceil(k / macros.rows) * n
         columns = np.ceil(strips / macros.macros) * slices[i]
         strip_bit = slices[i] * macros.rows * macros.cell_bit
-        result[i, CYCLES] = np.ceil(m) * steps[i] * _step_cycles(columns, macros) if columns > 0.0 else 0.0
+        result[i, CYCLES] = np.ceil(m / macros.lanes) * steps[i] * _step_cycles(columns, macros) if columns > 0.0 else 0.0
         result[i, CONVERSIONS] = m * steps[i] * strips * slices[i]
         result[i, MACRO_BIT] = np.ceil(strips / macros.macros) * strip_bit
         result[i, CELL_BIT] = strips * strip_bit

@@ -15,7 +15,8 @@ class CimSpec:
 
     The products of `rows` cells of a column are added up at once; `converters` of a macro take its columns in turn. In an
     analog macro they are ADCs, in a digital one adder trees, and near the bank of a DRAM one adder tree for all columns of
-    the bank, where `rows` is the number of weights of one access and a column is one access.
+    the bank, where `rows` is the number of weights of one access and a column is one access. Only `input_lanes` above 1 lets a
+    batch share a reading of the cells.
     """
 
     macros: int = number("macros, or banks with a unit beside them", above=0, at_most=1e7)
@@ -33,6 +34,8 @@ class CimSpec:
     buffer: str = text("SRAM block that holds inputs and results", required=True)
     memory: str = text("memory block that weights come from which do not fit the cells", required=True)
     source: str = text("where the numbers come from", required=True)
+    input_lanes: int = number("inputs that one reading of the cells serves; 1: every input reads them all", above=0,
+                              at_most=65536, default=1)  # fmt: skip
     write_hidden: bool = flag("macros are written while others multiply", default=False)
     reload_share: float = number("part of the cells that is rewritten in each step where the weights do not all fit", above=0,
                                  at_most=1, default=0.25)  # fmt: skip
