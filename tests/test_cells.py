@@ -18,6 +18,7 @@ from archmodel.soc import Soc
 from archmodel.spec.chip import CimSpec, NeuromorphicSpec
 from archmodel.spec.toml import load_chip, load_workload
 from archmodel.spec.workload import PrecisionSpec
+from archmodel.splitting.search import explore
 from archmodel.units import FORMATS
 
 PRECISION = PrecisionSpec(weights="int8", attention="int8", feed_forward="int8", head="int8")
@@ -149,3 +150,25 @@ def test_shipped_cards_run_a_model(name):
     result = evaluate(load_chip(ROOT / f"chips/{name}.toml"), load_workload(ROOT / "workloads/chat_8b.toml"))
     assert 0.0 < max(result.residency.held_share.values()) <= 1.0
     assert result.total_s > 0.0
+
+
+def test_a_unit_that_has_a_share_of_an_operator_holds_that_share():
+    """Half of the columns on event-driven cores, which hold all they are given, and half on the GPU."""
+    chip, workload = next(found for found in map(scene, range(40)) if isinstance(found[0].blocks["npu"], NeuromorphicSpec)
+                          and found[1].model.kinds[0].feed_forward is not None)  # fmt: skip
+    chip = changed(chip, placement={"projection": "gpu"})
+    whole = evaluate(chip, workload).residency
+    split = evaluate(changed(chip, placement={"shares": {"feed_forward": {"gpu": 0.5, "npu": 0.5}}}), workload).residency
+    moved = whole.used_byte("npu") - split.used_byte("npu")
+    assert moved == pytest.approx(0.5 * whole.used_byte("npu"), rel=0.02)
+    weights = [sum(b.byte for b in found.buffers if b.what == "weights") for found in (whole, split)]
+    assert weights[1] - weights[0] == pytest.approx(moved, abs=2.0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_search_over_splits_takes_such_units_as_any_other(seed):
+    chip, workload = scene(seed)
+    placed = evaluate(chip, workload).total_s
+    found = explore(chip, workload)
+    assert found.best.result is not None
+    assert found.best.result.total_s <= placed * (1 + 1e-9)
