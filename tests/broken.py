@@ -140,6 +140,7 @@ CHIPS: list[tuple[str, Changes, tuple[str, ...]]] = [
         {"npu": EVENTS.replace("synapse_energy_pj = { int8", "synapse_energy_pj = { int4")},
         ("npu.synapse_energy_pj.int8: missing: energy of one int8 MAC [pJ]",),
     ),
+    ("macros of unknown area", {"npu": CIM}, ("cost.area_mm2.npu: missing: area of a unit that holds weights",)),
     ("sparser than nothing", {"npu": EVENTS.replace("0.5", "1.5", 1)}, ("npu.sparsity_fraction: 1.5, must be at most 1",)),
     ("events without a rate", {"npu": EVENTS.replace("event_per_cycle = 1\n", "")}, ("npu.event_per_cycle: missing: events",)),
     ("format of the chip", {"precision.weights": '"fp12"'}, ('precision.weights: "fp12", must be one of', "did you mean")),
