@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from archmodel.errors import Problem, SpecError
 from archmodel.holdout import FIT_SHARE, SEED
 from archmodel.inputs import inputs
 from archmodel.options import AsJson, ChipFile, Quiet, Settings
@@ -136,6 +138,11 @@ def split_command(
     quiet: Quiet = False,
 ) -> None:
     """Does splitting a model over unlike units pay? All strategies against one side: the gain, its leaks, and a verdict."""
+    stated = {"--min-gain": min_gain, "--error": error, "--engineering-usd-per-year": engineering_usd_per_year,
+              "--fleet-chips": fleet_chips, "--usd-per-hour": usd_per_hour,
+              "--baseline-usd-per-hour": baseline_usd_per_hour}  # fmt: skip
+    if wrong := [Problem(name, "must be finite", str(value)) for name, value in stated.items() if not math.isfinite(value or 0.0)]:
+        raise SpecError("split", wrong)
     system, workload = inputs(system_file, workload_file, parse_overrides(settings or []))
     baseline = load_chip(baseline_file) if baseline_file is not None else None
     economics = load_economics(prices, {})
@@ -144,10 +151,10 @@ def split_command(
         from archmodel.splitting.study import study
         from archmodel.splitting.verdict import Terms
 
-        stated = {} if error is None else {"error_fraction": error, "error_source": "stated by the user"}
+        known = {} if error is None else {"error_fraction": error, "error_source": "stated by the user"}
         terms = Terms(
             min_gain=min_gain, engineering_usd_per_year=engineering_usd_per_year, fleet_chips=fleet_chips,
-            old_usd_per_hour=baseline_usd_per_hour or usd_per_hour, new_usd_per_hour=usd_per_hour, **stated,  # type: ignore[arg-type]
+            old_usd_per_hour=baseline_usd_per_hour or usd_per_hour, new_usd_per_hour=usd_per_hour, **known,  # type: ignore[arg-type]
         )  # fmt: skip
         found = study(system, workload, terms, baseline, economics)
         files: list[Path] = []

@@ -169,6 +169,7 @@ def test_command_refuses_what_it_cannot_use(tmp_path, capsys):
     assert main(["split", chip, str(CHIPS / "hetero_v1.toml"), "-o", str(tmp_path)]) == 2
     assert main(["split", chip, workload, "--baseline", str(tmp_path / "none.toml"), "-o", str(tmp_path)]) == 2
     assert main(["split", chip, workload, "--min-gain", "-1", "-o", str(tmp_path)]) == 2
+    assert main(["split", chip, workload, "--fleet-chips", "nan", "--min-gain", "inf", "-o", str(tmp_path)]) == 2
     assert main(["split", chip, workload, "--set", "request.batch=4096", "-o", str(tmp_path)]) == 2
     assert capsys.readouterr().err
     assert not list(tmp_path.iterdir())
