@@ -141,7 +141,8 @@ def split_command(
     stated = {"--min-gain": min_gain, "--error": error, "--engineering-usd-per-year": engineering_usd_per_year,
               "--fleet-chips": fleet_chips, "--usd-per-hour": usd_per_hour,
               "--baseline-usd-per-hour": baseline_usd_per_hour}  # fmt: skip
-    if wrong := [Problem(name, "must be finite", str(value)) for name, value in stated.items() if not math.isfinite(value or 0.0)]:
+    wrong = [Problem(name, "must be finite", str(value)) for name, value in stated.items() if not math.isfinite(value or 0.0)]
+    if wrong:
         raise SpecError("split", wrong)
     system, workload = inputs(system_file, workload_file, parse_overrides(settings or []))
     baseline = load_chip(baseline_file) if baseline_file is not None else None

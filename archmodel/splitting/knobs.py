@@ -16,6 +16,7 @@ from archmodel.spec.workload import WorkloadSpec
 from archmodel.splitting.compared import OTHER_CHIP, Compared
 
 _HERTZ = 1e9  # of 1 GHz
+_MOST_LANES = 1e7  # that a link may have (see `LinkSpec`)
 _REQUEST_RANGE = 64.0  # times more or less of the batch and the context
 
 Both = tuple[ChipSpec, WorkloadSpec]
@@ -96,7 +97,8 @@ def link_knobs(name: str, link: LinkSpec) -> Iterator[Knob]:
         return _with_block(chip, name, latency_ns=value * 1e9), workload
 
     byte_per_s, latency_s = links.payload_byte_per_s(link), link.latency_ns * 1e-9
-    yield Knob(f"{name}_byte_per_s", byte_per_s, byte_per_s * 1e-3, byte_per_s * 1e2, bandwidth, is_rate=True, better=1)
+    most = byte_per_s * max(1.0, min(1e2, _MOST_LANES / link.lanes))
+    yield Knob(f"{name}_byte_per_s", byte_per_s, byte_per_s * 1e-3, most, bandwidth, is_rate=True, better=1)
     yield Knob(f"{name}_latency_s", latency_s, min(latency_s, 1e-9), max(1e4 * latency_s, 1e-3), latency, better=-1)
 
 

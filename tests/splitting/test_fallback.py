@@ -9,13 +9,19 @@ from scenes import HETERO, ROOT, two_gpus
 from archmodel.components import link
 from archmodel.evaluate import evaluate
 from archmodel.plan import uniform_plan
+from archmodel.spec.shape import ShapeSpec, expand
 from archmodel.spec.toml import load_chip, load_workload
-from archmodel.spec.workload import RequestSpec
+from archmodel.spec.workload import RequestSpec, WorkloadSpec
 from archmodel.splitting.fallback import Fallbacks, without
 from archmodel.splitting.strategies import ground_of, module
 
 LLAMA = load_workload(ROOT / "workloads/llama3_8b.toml")
 WORKLOAD = attrs.evolve(LLAMA, request=RequestSpec(batch=2, input_tokens=64, output_tokens=8))
+SHAPE = ShapeSpec(
+    name="tiny", layers=2, hidden=64, heads=2, kv_heads=2, head_dim=32, intermediate=128, vocabulary=256,
+    source="fits all of them",
+)
+TINY = WorkloadSpec(name="tiny", model=expand(SHAPE), request=WORKLOAD.request)
 SYSTEMS = sorted([*ROOT.glob("chips/*.toml"), *ROOT.glob("chips/systems/*.toml")])
 
 
@@ -79,10 +85,8 @@ def test_without_takes_the_unit_out_of_links_and_roles():
 
 @pytest.mark.parametrize("file", SYSTEMS, ids=lambda f: f.stem)
 def test_every_shipped_system_has_a_fallback_for_each_unit(file):
-    chip = load_chip(file)
-    small = attrs.evolve(WORKLOAD, model=attrs.evolve(WORKLOAD.model, order=WORKLOAD.model.order[:2]))
-    plan = evaluate(chip, small)
-    found = list(Fallbacks(plan.chip, small).of(plan))
+    plan = evaluate(load_chip(file), TINY)
+    found = list(Fallbacks(plan.chip, TINY).of(plan))
     assert [f.lost for f in found] == [unit for unit in plan.soc.units if plan.busy_s()[unit] > 0.0]
     for fallback in found:
         assert (fallback.result is None) == (fallback.ready_s is None) or fallback.why
