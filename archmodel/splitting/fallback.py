@@ -57,7 +57,7 @@ class Fallbacks:
             try:
                 self.rest[unit] = best_alone(without(self.chip, unit), self.workload)
             except ArchmodelError as error:
-                self.rest[unit] = str(error)
+                self.rest[unit] = " ".join(str(error).split())
         return self.rest[unit]
 
 
