@@ -7,7 +7,7 @@ from functools import cached_property
 import attrs
 import numpy as np
 
-from archmodel.components import link, memory, power
+from archmodel.components import boundary, link, memory, power
 from archmodel.costs import Floats
 from archmodel.residency import Residency
 from archmodel.schedule import Program, Table
@@ -159,6 +159,16 @@ class Result:
     @property
     def power_w(self) -> float:
         return self.total_j / self.total_s
+
+    @cached_property
+    def boundary_added_w(self) -> dict[str, dict[str, float]]:
+        """Mean power [W] that each boundary adds to the one inside it, by part; of all `chips`."""
+        return boundary.added_power_w(self.chip, self.chips, self.power_w)
+
+    @property
+    def boundary_power_w(self) -> dict[str, float]:
+        """Mean power [W] at each boundary that the chip file describes: chip, board, wall, facility; of all `chips`."""
+        return boundary.boundary_power_w(self.boundary_added_w)
 
     @property
     def tokens_per_joule(self) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from archmodel.components import memory
+from archmodel.components.boundary import BOUNDARIES
 from archmodel.result import Result
 from archmodel.spec.chip import ChipSpec, ControlSpec, DramSpec, SramSpec
 from archmodel.spec.workload import WorkloadSpec
@@ -67,7 +68,16 @@ def headline(result: Result) -> dict[str, float | None]:
         "tokens_per_joule": result.tokens_per_joule,
         "joules_per_token": result.total_j / result.tokens,
         "joules_per_sequence": result.total_j / request.batch,
+        **_boundaries(result),
     }
+
+
+def _boundaries(result: Result) -> dict[str, float | None]:
+    """Mean power and tokens per joule at each boundary; None where the chip file does not describe it."""
+    power_w = result.boundary_power_w
+    out: dict[str, float | None] = {f"{name}_power_w": power_w.get(name) for name in BOUNDARIES}
+    tokens_per_s = result.tokens / result.total_s
+    return out | {f"{name}_tokens_per_joule": tokens_per_s / power_w[name] if name in power_w else None for name in BOUNDARIES}
 
 
 def unit_times_s(result: Result) -> dict[str, tuple[float, float, float]]:
@@ -142,6 +152,9 @@ def chip_sources(chip: ChipSpec) -> Iterator[tuple[str, str]]:
         yield name, block.source
     yield "placement", chip.placement.source
     yield "power", chip.power.source
+    for name in ("board", "server", "facility"):
+        if table := getattr(chip, name):
+            yield name, table.source
     if not chip.of_kind(ControlSpec):
         yield "software", chip.software.source
 
@@ -170,5 +183,6 @@ def remarks(chip: ChipSpec) -> list[str]:
 
 def notes(result: Result) -> list[str]:
     """What happened on the way that a reader might not expect, and the remarks of the chip."""
-    outside = ["power is that of the chip and its memory; the host's is not in it"] if result.soc.host else []
+    outside = ["power and energy are those of the chip and its memory, unless a boundary further out is named; the host's are "
+               "not in them"] if result.soc.host else []  # fmt: skip
     return [*result.notes, *outside, *remarks(result.chip)]

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import attrs
 
 from archmodel.spec.fields import ascending, by_format, by_name, choice, flag, names, number, text
+from archmodel.spec.power import BoardSpec, DvfsSpec, FacilitySpec, ServerSpec
 from archmodel.spec.standards import STANDARDS
 from archmodel.spec.workload import PlacementSpec, PrecisionSpec
 
@@ -35,7 +36,7 @@ OPERATORS = ("matmul", "softmax", "norm", "activation", "collective")
 
 
 @attrs.frozen(kw_only=True)
-class GpuSpec:
+class GpuSpec(DvfsSpec):
     """GPU cores: matrix and vector lanes behind a shared cache (`buffer`), streaming from `memory`."""
 
     cores: int = number("streaming multiprocessors or compute units", above=0, at_most=1e6)
@@ -105,7 +106,7 @@ class GpuSpec:
 
 
 @attrs.frozen(kw_only=True)
-class NpuSpec:
+class NpuSpec(DvfsSpec):
     """Systolic arrays of `rows` x `cols` MACs with operand SRAM (`buffer`), streaming from `memory`."""
 
     arrays: int = number("identical arrays", above=0, at_most=65536)
@@ -134,7 +135,7 @@ class NpuSpec:
 
 
 @attrs.frozen(kw_only=True)
-class ControlSpec:
+class ControlSpec(DvfsSpec):
     """Control core that dispatches commands one by one and handles completions."""
 
     clock_ghz: float = number("clock", above=0, at_most=20)
@@ -160,7 +161,7 @@ class HostSpec:
 
 
 @attrs.frozen(kw_only=True)
-class SramSpec:
+class SramSpec(DvfsSpec):
     """On-chip SRAM: a scratchpad or a cache, in banks."""
 
     capacity_mb: float = number("capacity, 1e6 bytes", above=0)
@@ -307,6 +308,9 @@ class ChipSpec:
     precision: PrecisionSpec | None = None
     software: SoftwareSpec = attrs.field(factory=SoftwareSpec)
     power: PowerSpec = attrs.field(factory=PowerSpec)
+    board: BoardSpec | None = None
+    server: ServerSpec | None = None
+    facility: FacilitySpec | None = None
     process_nm: float = number("process node, the vendor's name for it", at_least=0, default=0.0)
     source: str = text("where the chip is described", required=True)
     remarks: tuple[str, ...] = names("what a reader should know; `show` prints them", default=())

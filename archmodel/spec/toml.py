@@ -12,10 +12,11 @@ from typing import Any
 import attrs
 
 from archmodel.errors import Problem, SpecError
-from archmodel.spec.check import chip_problems
+from archmodel.spec.check import boundary_problems, chip_problems
 from archmodel.spec.chip import KINDS, Block, ChipSpec, PowerSpec, SoftwareSpec
 from archmodel.spec.huggingface import read_config
 from archmodel.spec.model import ModelSpec
+from archmodel.spec.power import BoardSpec, FacilitySpec, ServerSpec
 from archmodel.spec.reader import build, nearest, read_text, shown
 from archmodel.spec.shape import ShapeSpec, expand, shape_problems
 from archmodel.spec.workload import LimitsSpec, PlacementSpec, PrecisionSpec, RequestSpec, WorkloadSpec
@@ -23,7 +24,9 @@ from archmodel.spec.workload import LimitsSpec, PlacementSpec, PrecisionSpec, Re
 Overrides = Mapping[str, Any]
 
 _CHIP_TABLES = {"chip": ChipSpec, "placement": PlacementSpec, "precision": PrecisionSpec, "software": SoftwareSpec,
-                "power": PowerSpec}  # fmt: skip
+                "power": PowerSpec, "board": BoardSpec, "server": ServerSpec, "facility": FacilitySpec}  # fmt: skip
+#: tables that say nothing by their absence
+_OPTIONAL = ("precision", "board", "server", "facility")
 _RUN_TABLES = {"request": RequestSpec, "precision": PrecisionSpec, "limits": LimitsSpec, "placement": PlacementSpec}
 WORKLOAD_TABLES = ("workload", "model", *_RUN_TABLES)
 
@@ -163,9 +166,10 @@ def build_chip(table: Mapping[str, Any], file: str) -> ChipSpec:
     parts = {
         name: build(cls, table.get(name, {}), name, problems)
         for name, cls in _CHIP_TABLES.items()
-        if name != "chip" and (name != "precision" or name in table)
+        if name != "chip" and (name not in _OPTIONAL or name in table)
     }
-    chip = build(ChipSpec, table.get("chip", {}), "chip", problems, blocks=blocks, **{"precision": None, **parts})
+    chip = build(ChipSpec, table.get("chip", {}), "chip", problems, blocks=blocks, **dict.fromkeys(_OPTIONAL) | parts)
+    problems += boundary_problems([name for name in _OPTIONAL[1:] if name in table])
     problems += chip_problems(blocks, parts["placement"] or PlacementSpec())
     if problems or chip is None:
         raise SpecError(file, problems)
