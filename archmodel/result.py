@@ -7,7 +7,7 @@ from functools import cached_property
 import attrs
 import numpy as np
 
-from archmodel.components import boundary, link, memory, power
+from archmodel.components import boundary, dvfs, link, memory, power
 from archmodel.costs import Floats
 from archmodel.residency import Residency
 from archmodel.schedule import Program, Table
@@ -18,28 +18,30 @@ from archmodel.steps import Step
 
 
 def row_energy_j(soc: Soc, table: Table) -> dict[str, Floats]:
-    """Dynamic energy [J] of one run of each row, by component; arrays of shape (rows,)."""
+    """Dynamic energy [J] of one run of each row at the blocks' voltages, by component; arrays of shape (rows,)."""
     out: dict[str, Floats] = {}
+    factor = {name: dvfs.energy_factor(block) for name, block in soc.chip.blocks.items()}
     for number, (name, unit) in enumerate(soc.units.items()):
         mine = (table.owner == number).astype(float)
         for part, value in power.unit_energy_j(unit, table.costs, table.rows.compute_format).items():
-            out[f"{name}_{part}"] = value * mine
+            out[f"{name}_{part}"] = value * mine * factor[name]
     for column, name in enumerate(soc.shared):
         byte, written = table.byte[:, column], table.written_byte[:, column]
         if name in soc.tiers:
-            out[name] = memory.energy_j(soc.tiers[name], byte - written, written)
+            out[name] = memory.energy_j(soc.tiers[name], byte - written, written) * factor[name]
         else:
             out[name] = link.energy_j(soc.links[name], byte)
     if soc.control:
-        out[soc.control[0]] = power.control_energy_j(soc.control[1], table.commands)
+        out[soc.control[0]] = power.control_energy_j(soc.control[1], table.commands) * factor[soc.control[0]]
     return out
 
 
 @attrs.frozen(eq=False)
 class StepResult:
-    """One simulated step. `weight` is the number of steps it stands for in the totals."""
+    """One simulated step. `weight` is the number of steps it stands for in the totals; `soc` has the clocks that it ran at."""
 
     step: Step
+    soc: Soc
     weight: float
     program: Program
     segments_s: dict[str, float]
@@ -136,21 +138,43 @@ class Result:
         """Energy [J] by component, dynamic and static; the values add up to the total."""
         scale = self.chip.power.scale * self.chips
         dynamic = self._sum(lambda step: step.energy_j)
-        static = power.static_power_w(self.chip.blocks, self.chip.power)
         parts = {name: value * scale for name, value in dynamic.items()}
-        return {**parts, **{f"{name}_static": watt * self.total_s * scale for name, watt in static.items() if watt > 0.0}}
+        return {**parts, **{f"{name}_static": joule * scale for name, joule in self._static_j.items() if joule > 0.0}}
 
     @cached_property
     def row_energy_j(self) -> dict[str, Floats]:
         """Dynamic energy [J] of one run of each row, by component; arrays of shape (rows,)."""
         scale = self.chip.power.scale * self.chips
-        return {name: value * scale for name, value in row_energy_j(self.soc, self.table).items()}
+        out = {name: value * scale for name, value in row_energy_j(self.soc, self.table).items()}
+        for soc in dict.fromkeys(step.soc for step in self.steps if step.soc is not self.soc):
+            mine = sum(step.count for step in self.steps if step.soc is soc) > 0
+            for name, value in row_energy_j(soc, self.table).items():
+                out[name] = np.where(mine, value * scale, out[name])
+        return out
+
+    def static_power_w(self, step: StepResult) -> dict[str, float]:
+        """Static power [W] of all `chips` in a step by block, and of the chip as a whole under `chip`."""
+        static = power.static_power_w(step.soc.chip.blocks, step.soc.chip.power)
+        return {name: watt * self.chip.power.scale * self.chips for name, watt in static.items() if watt > 0.0}
+
+    def phase_power_w(self, phase: str) -> float:
+        """Mean power [W] of all `chips` in a phase."""
+        scale = self.chip.power.scale * self.chips
+        steps = [step for step in self.steps if step.step.phase == phase]
+        dynamic_j = sum(step.weight * sum(step.energy_j.values()) for step in steps) * scale
+        static_j = sum(step.weight * step.total_s * sum(self.static_power_w(step).values()) for step in steps)
+        return (dynamic_j + static_j) / self.phase_s(phase)
 
     @property
-    def static_power_w(self) -> dict[str, float]:
-        """Static power [W] by block, and of the chip as a whole under `chip`."""
-        static = power.static_power_w(self.chip.blocks, self.chip.power)
-        return {name: watt * self.chip.power.scale * self.chips for name, watt in static.items() if watt > 0.0}
+    def _static_j(self) -> dict[str, float]:
+        """Static energy [J] of one chip by block, before `power.scale`."""
+        time_s: dict[Soc, float] = {}
+        for step in self.steps:
+            time_s[step.soc] = time_s.get(step.soc, 0.0) + step.weight * step.total_s
+        if len(time_s) == 1:
+            time_s = {self.first.soc: self.total_s}
+        parts = [(power.static_power_w(soc.chip.blocks, soc.chip.power), span_s) for soc, span_s in time_s.items()]
+        return {name: sum(watt[name] * span_s for watt, span_s in parts) for name in parts[0][0]}
 
     @property
     def total_j(self) -> float:

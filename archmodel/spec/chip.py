@@ -40,7 +40,6 @@ class GpuSpec(DvfsSpec):
     """GPU cores: matrix and vector lanes behind a shared cache (`buffer`), streaming from `memory`."""
 
     cores: int = number("streaming multiprocessors or compute units", above=0, at_most=1e6)
-    clock_ghz: float = number("sustained clock", above=0, at_most=20)
     macs_per_core_per_cycle: Mapping[str, float] = by_format("dense multiply-accumulates by number format")
     vector_flop_per_core_per_cycle: float = number("FP32 vector operations, an FMA counting 2", above=0)
     exp_per_core_per_cycle: float = number("exponentials (special function units)", above=0)
@@ -112,7 +111,6 @@ class NpuSpec(DvfsSpec):
     arrays: int = number("identical arrays", above=0, at_most=65536)
     rows: int = number("rows of one array", above=0, at_most=65536)
     cols: int = number("columns of one array", above=0, at_most=65536)
-    clock_ghz: float = number("clock", above=0, at_most=20)
     macs_per_pe_per_cycle: Mapping[str, float] = by_format("MACs of one processing element by format")
     dataflow: str = choice("what stays in the array: outputs, weights or inputs", "os", "ws", "is")
     vector_op_per_cycle: float = number("vector operations of the post-processing unit, all arrays", above=0)
@@ -138,7 +136,6 @@ class NpuSpec(DvfsSpec):
 class ControlSpec(DvfsSpec):
     """Control core that dispatches commands one by one and handles completions."""
 
-    clock_ghz: float = number("clock", above=0, at_most=20)
     dispatch_cycles: float = number("cycles to issue one command", at_least=0)
     completion_cycles: float = number("cycles to take one completion interrupt", at_least=0)
     synchronisation_cycles: float = number("further cycles to release a dependent command on another unit", at_least=0)
@@ -166,7 +163,6 @@ class SramSpec(DvfsSpec):
 
     capacity_mb: float = number("capacity, 1e6 bytes", above=0)
     bandwidth_byte_per_cycle: float = number("all banks together", above=0)
-    clock_ghz: float = number("clock of the banks", above=0, at_most=20)
     latency_ns: float = number("load to use", at_least=0, default=0.0)
     read_energy_pj_per_bit: float = number("read", at_least=0, default=0.0)
     write_energy_pj_per_bit: float = number("write", at_least=0, default=0.0)

@@ -9,8 +9,9 @@ from archmodel.spec.fields import curve, number, text
 
 @attrs.frozen(kw_only=True)
 class DvfsSpec:
-    """Voltage and frequency of a block, a part of its spec. Without points its energies hold at any clock."""
+    """Clock and voltage of a block, a part of its spec. Without points its energies hold at any clock."""
 
+    clock_ghz: float = number("clock", above=0, at_most=20)
     voltage_points: tuple[tuple[float, float], ...] = curve(
         "voltage that a clock needs: [clock_ghz, voltage_v], linear in between; none: no voltage scaling", default=()
     )
