@@ -30,11 +30,15 @@ def profile(result: Result, bins: int = 160) -> Profile:
     edges = np.linspace(0.0, result.total_s, bins + 1)
     width = float(edges[1])
     sums = _first_step(result, edges)
-    start = result.first.total_s
-    for step in result.steps[1:]:
+    static_j: dict[str, Floats] = {}
+    start = 0.0
+    for step in result.steps:
         end = start + step.weight * step.total_s
-        inside = np.diff(np.clip(edges, start, end)) / (end - start)
-        sums += inside[:, None] * step.weight * _step_sums(result, step)
+        inside_s = np.diff(np.clip(edges, start, end))
+        if step is not result.first:
+            sums += (inside_s / (end - start))[:, None] * step.weight * _step_sums(result, step)
+        for name, watt in result.static_power_w(step).items():
+            static_j[name] = static_j.get(name, 0.0) + watt * inside_s
         start = end
     soc, energy = result.soc, result.row_energy_j
     sizes = [len(soc.resources), len(soc.units), len(soc.shared), len(energy)]
@@ -53,7 +57,7 @@ def profile(result: Result, bins: int = 160) -> Profile:
         bandwidth_byte_per_s=dict(zip(soc.shared, byte, strict=True)),
         power_w={
             **dict(zip(energy, power, strict=True)),
-            **{f"{name}_static": np.full(bins, watt) for name, watt in result.static_power_w.items()},
+            **{f"{name}_static": joule / width for name, joule in static_j.items()},
         },
     )
 
