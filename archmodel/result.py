@@ -9,6 +9,7 @@ import numpy as np
 
 from archmodel.components import boundary, dvfs, link, memory, power
 from archmodel.costs import Floats
+from archmodel.energy_kinds import by_kind_j
 from archmodel.residency import Residency
 from archmodel.schedule import Program, Table
 from archmodel.soc import Soc
@@ -93,6 +94,17 @@ class Result:
         return self.decode_s / further if further > 0 else None
 
     @property
+    def limits_s(self) -> dict[str, tuple[float, float]]:
+        """The limits that the workload sets [s], each with what was reached [s]."""
+        values = {
+            "time_to_first_token": self.time_to_first_token_s,
+            "time_per_output_token": self.time_per_output_token_s,
+            "latency": self.total_s,
+        }
+        limits = {name: getattr(self.workload.limits, f"{name}_ms") * 1e-3 for name in values}
+        return {name: (limits[name], value) for name, value in values.items() if limits[name] > 0.0 and value is not None}
+
+    @property
     def tokens(self) -> int:
         """What throughput and efficiency count: generated tokens; of an encoder, the tokens that it reads."""
         request = self.workload.request
@@ -151,6 +163,16 @@ class Result:
             for name, value in row_energy_j(soc, self.table).items():
                 out[name] = np.where(mine, value * scale, out[name])
         return out
+
+    @cached_property
+    def energy_by_kind_j(self) -> dict[str, float]:
+        """Energy [J] by kind of operation, of commands (`control`) and `static`; the values add up to the total."""
+        runs = np.asarray(sum(step.weight * step.count for step in self.steps))
+        control = self.soc.control[0] if self.soc.control else ""
+        parts = by_kind_j(self.table, (v for name, v in self.row_energy_j.items() if name != control), runs)
+        static_j = sum(joule for name, joule in self.energy_j.items() if name.endswith("_static"))
+        others = {"control": self.energy_j.get(control, 0.0), "static": static_j}
+        return {**parts, **{name: joule for name, joule in others.items() if joule > 0.0}}
 
     def static_power_w(self, step: StepResult) -> dict[str, float]:
         """Static power [W] of all `chips` in a step by block, and of the chip as a whole under `chip`."""
@@ -255,10 +277,11 @@ class Result:
             )
         if self.residency.spilled_fraction:
             notes.append(f"{self.residency.spilled_fraction:.1%} of the weights are spilled to {self.residency.spill_tier}")
-        limit = self.chip.power.limit_w
-        each_w = self.power_w / self.chips
-        if limit and each_w > limit:
-            notes.append(f"mean power {each_w:.0f} W is above the limit of {limit:.0f} W: a real chip would lower its clock")
+        limit_w = self.chip.power.limit_w
+        for phase in self.phases:
+            if limit_w and (each_w := self.phase_power_w(phase) / self.chips) > limit_w:
+                notes.append(f"mean power of {phase}, {each_w:.0f} W, is above the limit of {limit_w:.0f} W: a real chip would "
+                             f"lower its clock (--power-cap-w {limit_w:g} finds it where blocks have voltage points)")  # fmt: skip
         return tuple(notes)
 
     def bottleneck(self, phase: str) -> str:

@@ -55,13 +55,14 @@ Tables = dict[str, dict[str, Column]]
 def record(result: Result) -> Tables:
     """Every table of a trace by name: of columns that are all equally long, or of single numbers (`summary`)."""
     shown = [result.first, *_representative(result)]
-    over_time = profile(result)
+    over_time, kinds = profile(result), result.energy_by_kind_j
     curves = {name: getattr(over_time, name) for name in ("busy_fraction", "utilisation", "bandwidth_byte_per_s", "power_w")}
     return {
         "summary": {name: np.array(float(value)) for name, value in headline(result).items() if value is not None},
         "steps": _steps(result),
         "segments": _by_name("segment", {f"{p}_s": result.phase_segments_s(p) for p in result.phases}, result.segments_s),
         "energy": {"component": list(result.energy_j), "energy_j": np.array(list(result.energy_j.values()))},
+        "energy_by_kind": {"kind": list(kinds), "energy_j": np.array(list(kinds.values()))},
         "operations": _operations(result),
         **{f"timeline/{step.step.label}": timeline(result, step) for step in shown},
         **{f"waits/{step.step.label}": waits(result, step) for step in shown},

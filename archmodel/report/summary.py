@@ -21,7 +21,7 @@ _POLICIES = {
 
 def summary(result: Result, trace_file: str | None = None) -> dict[str, Any]:
     """Everything about a run that is a number or a name. The values of `segments_s` add up to `total_s`, those of
-    `energy_j` to `total_j`, and for each unit `busy_s` + `stall_s` + `idle_s` is `total_s`."""
+    `energy_j` and of `energy_by_kind_j` to `total_j`, and for each unit `busy_s` + `stall_s` + `idle_s` is `total_s`."""
     times = unit_times_s(result)
     return {
         "chip": result.chip.name,
@@ -32,6 +32,7 @@ def summary(result: Result, trace_file: str | None = None) -> dict[str, Any]:
         "transfer_hidden_s": result.transfer_hidden_s,
         "bottleneck": {phase: result.bottleneck(phase) for phase in result.phases},
         "energy_j": result.energy_j,
+        "energy_by_kind_j": result.energy_by_kind_j,
         "utilisation": result.utilisation,
         "bandwidth_byte_per_s": result.bandwidth_byte_per_s,
         "achievable_byte_per_s": achievable_byte_per_s(result),
@@ -120,17 +121,10 @@ def capacity(result: Result) -> dict[str, dict[str, Any]]:
 
 def limits(result: Result) -> dict[str, dict[str, Any]]:
     """The limits that the workload sets, each with the value reached; `margin_fraction` < 0 where it is missed."""
-    values = {
-        "time_to_first_token": result.time_to_first_token_s,
-        "time_per_output_token": result.time_per_output_token_s,
-        "latency": result.total_s,
-    }
     out = {}
-    for name, value_s in values.items():
-        limit_s = getattr(result.workload.limits, f"{name}_ms") * 1e-3
-        if limit_s > 0.0 and value_s is not None:
-            margin = (limit_s - value_s) / limit_s
-            out[name] = {"limit_s": limit_s, "value_s": value_s, "kept": value_s <= limit_s, "margin_fraction": margin}
+    for name, (limit_s, value_s) in result.limits_s.items():
+        margin = (limit_s - value_s) / limit_s
+        out[name] = {"limit_s": limit_s, "value_s": value_s, "kept": value_s <= limit_s, "margin_fraction": margin}
     return out
 
 

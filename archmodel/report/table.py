@@ -188,11 +188,13 @@ def _capacity(result: Result) -> Iterator[RenderableType]:
 
 
 def _energy(result: Result) -> Iterator[RenderableType]:
-    total = result.total_j
-    parts = sorted(result.energy_j.items(), key=lambda part: -part[1])
-    rows = [[name, f"{value:,.4g}", percent(value / total), si(value / result.total_s, "W")] for name, value in parts if value]
-    yield heading("Energy by component")
-    yield columns(["component", "J", "", "mean power"], rows, ["sum", f"{total:,.4g}", "100.0 %", si(result.power_w, "W")])
+    for words, parts in (("component", result.energy_j), ("kind of operation", result.energy_by_kind_j)):
+        total = sum(parts.values())
+        most = sorted(parts.items(), key=lambda part: -part[1])
+        rows = [[name, f"{joule:,.4g}", percent(joule / total), si(joule / result.total_s, "W")] for name, joule in most if joule]
+        yield heading(f"Energy by {words}")
+        yield columns([words.split()[0], "J", "", "mean power"], rows,
+                      ["sum", f"{total:,.4g}", "100.0 %", si(total / result.total_s, "W")])  # fmt: skip
 
 
 def _boundaries(result: Result) -> Iterator[RenderableType]:
