@@ -74,7 +74,7 @@ def eval_command(
     if latency_limit_ms is not None:
         overrides["limits.latency_ms"] = latency_limit_ms
     if period_ms is not None and not min_energy:
-        raise SpecError("--period-ms", [Problem("--period-ms", "needs --min-energy, which compares running slowly with idling")])
+        raise SpecError("eval", [Problem("--period-ms", "needs --min-energy, which compares running slowly with idling")])
     with working("evaluating", quiet):
         chip, workload = _inputs(chip_file, workload_file, overrides)
         if stack is not None:

@@ -170,7 +170,7 @@ class Result:
         runs = np.asarray(sum(step.weight * step.count for step in self.steps))
         control = self.soc.control[0] if self.soc.control else ""
         parts = by_kind_j(self.table, (v for name, v in self.row_energy_j.items() if name != control), runs)
-        static_j = sum(joule for name, joule in self.energy_j.items() if name.endswith("_static"))
+        static_j = sum(self._static_j.values()) * self.chip.power.scale * self.chips
         others = {"control": self.energy_j.get(control, 0.0), "static": static_j}
         return {**parts, **{name: joule for name, joule in others.items() if joule > 0.0}}
 
@@ -280,8 +280,10 @@ class Result:
         limit_w = self.chip.power.limit_w
         for phase in self.phases:
             if limit_w and (each_w := self.phase_power_w(phase) / self.chips) > limit_w:
-                notes.append(f"mean power of {phase}, {each_w:.0f} W, is above the limit of {limit_w:.0f} W: a real chip would "
-                             f"lower its clock (--power-cap-w {limit_w:g} finds it where blocks have voltage points)")  # fmt: skip
+                notes.append(
+                    f"mean power of {phase}, {each_w:.0f} W, is above the limit of {limit_w:.0f} W: a real chip would lower "
+                    f"its clock (--power-cap-w {limit_w:g} finds it where blocks have voltage points)"
+                )
         return tuple(notes)
 
     def bottleneck(self, phase: str) -> str:

@@ -62,6 +62,24 @@ def profile(result: Result, bins: int = 160) -> Profile:
     )
 
 
+def step_power_w(result: Result, step: StepResult) -> tuple[Floats, dict[str, Floats]]:
+    """Power [W] of all chips between one start or end of an event and the next, by block and `static`.
+
+    Returns the times [s] at which it changes, shape (n + 1,), and the power by name, each of shape (n,). Each event spreads
+    its energy evenly over its time; power times the lengths of the intervals adds up to the energy of the step.
+    """
+    program = step.program
+    start, end, rows = program.simulated.start_s, program.simulated.end_s, program.events.row
+    edges = np.unique(np.concatenate([[0.0], start, end]))
+    blocks: dict[str, Floats] = {}
+    for component, joule in result.row_energy_j.items():
+        block = max((name for name in result.chip.blocks if f"{component}_".startswith(f"{name}_")), key=len)
+        blocks[block] = blocks.get(block, 0.0) + joule
+    sums = spread(start, end, np.column_stack(list(blocks.values()))[rows], edges)
+    power = dict(zip(blocks, (sums / np.diff(edges)[:, None]).T, strict=True))
+    return edges, {**power, "static": np.full(len(sums), sum(result.static_power_w(step).values()))}
+
+
 def _useful_s(result: Result) -> Floats:
     """Seconds at the peak that one run of each row is worth to its unit; shape (rows, units)."""
     table = result.table

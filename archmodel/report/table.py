@@ -191,7 +191,8 @@ def _energy(result: Result) -> Iterator[RenderableType]:
     for words, parts in (("component", result.energy_j), ("kind of operation", result.energy_by_kind_j)):
         total = sum(parts.values())
         most = sorted(parts.items(), key=lambda part: -part[1])
-        rows = [[name, f"{joule:,.4g}", percent(joule / total), si(joule / result.total_s, "W")] for name, joule in most if joule]
+        rows = [[name, f"{joule:,.4g}", percent(joule / total), si(joule / result.total_s, "W")]
+                for name, joule in most if joule]  # fmt: skip
         yield heading(f"Energy by {words}")
         yield columns([words.split()[0], "J", "", "mean power"], rows,
                       ["sum", f"{total:,.4g}", "100.0 %", si(total / result.total_s, "W")])  # fmt: skip
