@@ -17,6 +17,7 @@ from archmodel.costs import FIELDS, Costs
 from archmodel.errors import MappingError
 from archmodel.evaluate import evaluate, evaluate_steps
 from archmodel.kernels.timeline import RowTable
+from archmodel.plan import Plan
 from archmodel.result import Result
 from archmodel.schedule import Table
 from archmodel.spec.chip import ChipSpec
@@ -65,28 +66,34 @@ class Sweep:
         return self.best.result
 
 
-def capped(chip: ChipSpec, workload: WorkloadSpec, cap_w: float, *, every_token: bool = False) -> Capped:
+def capped(
+    chip: ChipSpec, workload: WorkloadSpec, cap_w: float, *, plan: Plan | None = None, every_token: bool = False
+) -> Capped:
     """The run with every phase at the highest clocks at which its mean power keeps `cap_w` [W] of each chip and its memory.
 
     A limiter of a real board averages over less than a second, so that a phase is taken to last longer than that and finds
     clocks of its own. Power at a factor is one evaluation; the factor is halved towards the power, the same way for every
     cap, so that a lower cap never gives higher clocks. Raises MappingError where even the lowest clocks draw more.
     """
-    free = evaluate(chip, workload, every_token=every_token)
+    free = evaluate(chip, workload, plan=plan, every_token=every_token)
     samples = [Sample(first_step(workload), 1.0, 0.0), *decode_samples(workload, every_token)]
-    factor = {phase: _sustained(chip, workload, [s for s in samples if s.step.phase == phase], cap_w) for phase in free.phases}
-    runs = {each: evaluate(dvfs.clocked(chip, each), workload, every_token=every_token) for each in {*factor.values()} - {1.0}}
-    runs[1.0] = free
+    factor: dict[str, float] = {}
+    runs = {1.0: free}
+    for phase in free.phases:
+        mine = [sample for sample in samples if sample.step.phase == phase]
+
+        def power_w(factor: float, phase: str = phase, mine: list[Sample] = mine) -> float:
+            found = evaluate_steps(dvfs.clocked(chip, factor), workload, mine, plan)
+            return found.phase_power_w(phase) / found.chips
+
+        factor[phase] = each = _sustained(chip, phase, power_w, cap_w)
+        if each not in runs:
+            runs[each] = evaluate(dvfs.clocked(chip, each), workload, plan=plan, every_token=every_token)
     return Capped(cap_w, factor, free, joined(free, {phase: runs[each] for phase, each in factor.items()}))
 
 
-def _sustained(chip: ChipSpec, workload: WorkloadSpec, samples: list[Sample], cap_w: float) -> float:
-    """Highest factor in (0, 1] at which the steps, all of one phase, keep the cap."""
-    phase = samples[0].step.phase
-
-    def power_w(factor: float) -> float:
-        found = evaluate_steps(dvfs.clocked(chip, factor), workload, samples)
-        return found.phase_power_w(phase) / found.chips
+def _sustained(chip: ChipSpec, phase: str, power_w: Callable[[float], float], cap_w: float) -> float:
+    """Highest factor in (0, 1] at which the power of one chip in a phase keeps the cap."""
 
     if power_w(1.0) <= cap_w:
         return 1.0
@@ -128,13 +135,13 @@ def _laid_over(base: Table, top: Table, mine: NDArray[np.bool_]) -> Table:
 
 
 def least_energy(
-    chip: ChipSpec, workload: WorkloadSpec, *, cap_w: float | None = None, period_s: float | None = None,
-    every_token: bool = False,
+    chip: ChipSpec, workload: WorkloadSpec, *, plan: Plan | None = None, cap_w: float | None = None,
+    period_s: float | None = None, every_token: bool = False,
 ) -> Sweep:  # fmt: skip
     """The clocks, one factor for the whole run, that take the least energy and keep the workload's limits.
 
     Args:
-        chip, workload: as of `evaluate`.
+        chip, workload, plan, every_token: as of `evaluate`.
         cap_w: power [W] that no phase may exceed, of each chip and its memory.
         period_s: time [s] from one run to the next, which the run must keep; the chip idles at its lowest clocks for the rest
             of it, so that racing to idle is compared with running slowly.
@@ -148,7 +155,7 @@ def least_energy(
     idle_w = sum(power.static_power_w(dvfs.clocked(chip, low).blocks, chip.power).values()) * chip.power.scale
 
     def point(factor: float) -> Point:
-        found = evaluate(dvfs.clocked(chip, factor), workload, every_token=every_token)
+        found = evaluate(dvfs.clocked(chip, factor), workload, plan=plan, every_token=every_token)
         idle_j = idle_w * found.chips * max(0.0, (period_s or 0.0) - found.total_s)
         return Point(factor, found, found.total_j + idle_j, _wrong(found, cap_w, period_s))
 

@@ -22,7 +22,7 @@ from archmodel.kernels.timeline import (
     simulate,
 )
 from archmodel.operations import Ints, Kind, Rows, rows_from
-from archmodel.partition import Piece
+from archmodel.partition import Piece, result_byte
 from archmodel.residency import Residency
 from archmodel.soc import Soc
 from archmodel.spec.chip import CAPABILITIES, GpuSpec
@@ -43,6 +43,8 @@ class Table:
     written_byte: Floats  # (rows, shared): the part of `byte` that is written
     timeline: RowTable
     commands: Floats  # commands that the control core issues for the row
+    lies: Ints  # unit that holds the row's result, as an index into Soc.resources; -1 where no unit does
+    result_byte: Floats  # bytes of that result
 
 
 @attrs.frozen(eq=False)
@@ -77,7 +79,13 @@ def tabulate(soc: Soc, residency: Residency, pieces: Sequence[Piece]) -> tuple[T
         usage = np.where(duration[:, None] > 0.0, busiest / (duration[:, None] * soc.shared_byte_per_s), 0.0)
     dispatch, commands = _dispatch(soc, rows, event_class, duration)
     timeline = RowTable(owner, duration, dispatch, event_class, *_shares(costs), np.minimum(usage, 1.0))
-    return Table(rows, owner, costs, byte, written, timeline, commands), index
+    lies = np.array([_index(soc, str(record["lies"])) for record in records], dtype=np.int64)
+    results = np.array([result_byte(record) for record in records])
+    return Table(rows, owner, costs, byte, written, timeline, commands, lies, results), index
+
+
+def _index(soc: Soc, block: str) -> int:
+    return soc.resources.index(block) if block in soc.units else -1
 
 
 def _unit_costs(soc: Soc, residency: Residency, rows: Rows, owner: Ints) -> Costs:
@@ -100,11 +108,12 @@ def _unit_costs(soc: Soc, residency: Residency, rows: Rows, owner: Ints) -> Cost
 
 def _bandwidth(soc: Soc, residency: Residency, rows: Rows, unit: str) -> Floats:
     """Bandwidth [B/s] of the tier that each row streams from; spilled weights come from two tiers at once."""
-    spilled = residency.spilled_fraction
-    weights = soc.path_byte_per_s(unit, residency.weights_tier)
+    tier = soc.home(unit, "weights")
+    spilled = residency.spilled.get(tier, 0.0)
+    weights = soc.path_byte_per_s(unit, tier)
     if spilled:
         weights = 1.0 / max((1.0 - spilled) / weights, spilled / soc.path_byte_per_s(unit, residency.spill_tier))
-    cache = soc.path_byte_per_s(unit, residency.kv_tier)
+    cache = soc.path_byte_per_s(unit, soc.home(unit, "kv_cache"))
     own = soc.path_byte_per_s(unit, soc.units[unit].memory)
     return np.select(
         [rows.kind == Kind.MATMUL, (rows.kind == Kind.ATTENTION) | (rows.kind == Kind.SCAN)], [weights, cache], own
@@ -141,10 +150,12 @@ def _traffic(
         activations, writes = costs.activation_traffic_byte[mine], costs.written_byte[mine]
         cache_writes = np.minimum(writes, cache)
         none = np.zeros_like(weights)
-        book(name, residency.weights_tier, weights * (1.0 - residency.spilled_fraction), none, mine)
-        if residency.spilled_fraction:
-            book(name, residency.spill_tier, weights * residency.spilled_fraction, none, mine)
-        book(name, residency.kv_tier, cache, cache_writes, mine)
+        tier = soc.home(name, "weights")
+        spilled = residency.spilled.get(tier, 0.0)
+        book(name, tier, weights * (1.0 - spilled), none, mine)
+        if spilled:
+            book(name, residency.spill_tier, weights * spilled, none, mine)
+        book(name, soc.home(name, "kv_cache"), cache, cache_writes, mine)
         book(name, unit.memory, activations, writes - cache_writes, mine)
         reads, buffer_writes = costs.buffer_read_byte[mine], costs.buffer_write_byte[mine]
         book(name, unit.buffer, reads + buffer_writes, buffer_writes, mine)
