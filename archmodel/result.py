@@ -22,7 +22,7 @@ from archmodel.steps import Step
 def row_energy_j(soc: Soc, table: Table) -> dict[str, Floats]:
     """Dynamic energy [J] of one run of each row at the blocks' voltages, by component; arrays of shape (rows,)."""
     out: dict[str, Floats] = {}
-    factor = {name: dvfs.energy_factor(block) for name, block in soc.chip.blocks.items()}
+    factor = dvfs.energy_factors(soc.chip)
     for number, (name, unit) in enumerate(soc.units.items()):
         mine = (table.owner == number).astype(float)
         for part, value in power.unit_energy_j(unit, table.costs, table.rows.compute_format).items():
@@ -32,7 +32,7 @@ def row_energy_j(soc: Soc, table: Table) -> dict[str, Floats]:
         if name in soc.tiers:
             out[name] = memory.energy_j(soc.tiers[name], byte - written, written) * factor[name]
         else:
-            out[name] = link.energy_j(soc.links[name], byte)
+            out[name] = link.energy_j(soc.links[name], byte) * factor[name]
     if soc.control:
         out[soc.control[0]] = power.control_energy_j(soc.control[1], table.commands) * factor[soc.control[0]]
     return out

@@ -62,11 +62,20 @@ def test_energy_goes_with_the_square_of_the_voltage_and_time_with_the_clock():
     volt = 0.55 + (1.4648 - 1.0) / 0.6 * 0.2
     for part in ("npu_mac", "npu_vector"):
         assert slow.energy_j[part] / nominal.energy_j[part] == pytest.approx((0.55 / volt) ** 2, rel=1e-9)
+    assert slow.energy_j["hbm"] == nominal.energy_j["hbm"]
     assert slow.energy_j["gpu_mac"] == pytest.approx(nominal.energy_j["gpu_mac"], rel=1e-12)
     leakage = 0.55 / volt * np.exp(np.log(25.14 / 19.44) / 0.1 * (0.55 - volt))
     static_w = 2.0 * (0.5 * (1.0 / 1.4648) * (0.55 / volt) ** 2 + 0.5 * leakage)
     assert slow.energy_j["npu_static"] / slow.total_s == pytest.approx(static_w, rel=1e-3)
     assert slow.segments_s["compute_npu"] / nominal.segments_s["compute_npu"] == pytest.approx(1.4648, rel=0.02)
+
+
+def test_wires_on_the_die_follow_the_voltage_of_their_supply():
+    """The network of hetero_v1 hangs on the GPU cores: 0.55 V at 1.0 GHz against 0.6833 V at 1.4."""
+    nominal, slow = evaluate(HETERO, LLM), evaluate(changed(HETERO, gpu={"clock_ghz": 1.0}), LLM)
+    per_byte = [run.energy_j["noc"] / run.traffic_byte()["noc"] for run in (slow, nominal)]
+    assert per_byte[0] / per_byte[1] == pytest.approx((0.55 / (0.55 + 0.4 / 0.6 * 0.2)) ** 2, rel=1e-9)
+    assert slow.energy_j["interposer"] == pytest.approx(nominal.energy_j["interposer"], rel=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -261,6 +270,8 @@ def test_only_described_boundaries_exist():
         ("gpu.clock_ghz", 2.5, "must lie within the clocks of gpu.voltage_points, 0.4 to 2 GHz"),
         ("gpu.nominal_clock_ghz", 0.1, "must lie within the clocks of gpu.voltage_points, 0.4 to 2 GHz"),
         ("control.nominal_clock_ghz", 1.0, "means nothing without control.voltage_points"),
+        ("noc.supply", "gpuu", "must name a block with a clock, did you mean gpu"),
+        ("noc.supply", "hbm", "must name a block with a clock"),
         ("board.vrm_efficiency", 1.2, "must be at most 1"),
         ("facility.pue", 0.9, "must be >= 1"),
     ],

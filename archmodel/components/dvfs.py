@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from archmodel.errors import MappingError
-from archmodel.spec.chip import Block, ChipSpec, GpuSpec
+from archmodel.spec.chip import Block, ChipSpec, GpuSpec, LinkSpec
 from archmodel.spec.power import DvfsSpec
 
 #: [1/V] of leakage current at a fixed temperature: ln(25.14 / 19.44) over the 0.1 V from 0.95 to 1.05 V, gates of a 65 nm
@@ -44,10 +44,17 @@ def _relative(block: Block) -> tuple[float, float, float] | None:
     return block.clock_ghz / block.nominal_clock_ghz, now / nominal, now - nominal
 
 
-def energy_factor(block: Block) -> float:
-    """Energy of an event at the block's clock over that at its nominal clock; exactly 1 there and without points."""
-    relative = _relative(block)
-    return 1.0 if relative is None else relative[1] ** 2
+def energy_factors(chip: ChipSpec) -> dict[str, float]:
+    """By block the energy of an event at its clock over that at its nominal clock; exactly 1 there and without points.
+
+    A link follows the block that supplies it.
+    """
+    found = {}
+    for name, block in chip.blocks.items():
+        supplied = block.supply if isinstance(block, LinkSpec) else ""
+        relative = _relative(chip.blocks[supplied] if supplied else block)
+        found[name] = 1.0 if relative is None else relative[1] ** 2
+    return found
 
 
 def static_factor(block: Block) -> float:

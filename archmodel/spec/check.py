@@ -104,6 +104,9 @@ def _link_problems(blocks: Blocks) -> list[Problem]:
                 problems.append(Problem(key, "must not join a link, or links form a cycle", shown(end)))
             elif end not in blocks:
                 problems.append(Problem(key, "no such block" + nearest(end, blocks), shown(end)))
+        if link.supply and _misses(blocks, link.supply, (DvfsSpec,)):
+            known = nearest(link.supply, _of(blocks, DvfsSpec))
+            problems.append(Problem(f"{name}.supply", f"must name a block with a clock{known}", shown(link.supply)))
         twin = ends_of.setdefault(frozenset(link.joins), name)
         if twin != name:
             problems.append(Problem(key, f"joins the same blocks as {twin}: add its lanes to that link"))
