@@ -13,7 +13,8 @@ from archmodel.components import boundary, dvfs
 from archmodel.errors import ArchmodelError, MappingError, SpecError
 from archmodel.report.profile import profile, step_power_w
 from archmodel.spec.power import BoardSpec, FacilitySpec, ServerSpec
-from archmodel.spec.workload import LimitsSpec
+from archmodel.spec.shape import ShapeSpec, expand
+from archmodel.spec.workload import LimitsSpec, PrecisionSpec, RequestSpec, WorkloadSpec
 
 LLM = load_workload(ROOT / "workloads/llm_100b.toml")
 CHAT = load_workload(ROOT / "workloads/llama3_8b.toml")
@@ -188,13 +189,30 @@ def test_a_cap_that_no_clock_keeps_names_both_numbers():
 
 def test_the_fitted_drop_of_the_clock_is_not_applied_twice():
     """Long matrix work runs at the lower of the fitted clock and the capped one, never at their product."""
-    h100 = load_chip(ROOT / "chips/h100_sxm.toml")
-    gpu = attrs.evolve(h100.blocks["gpu"], voltage_points=((0.3, 0.7), (2.0, 0.9)), nominal_clock_ghz=1.83)
-    chip = attrs.evolve(h100, blocks={**h100.blocks, "gpu": gpu})
+    chip = load_chip(ROOT / "chips/h100_sxm.toml")
+    gpu = chip.blocks["gpu"]
+    assert gpu.sustained_clock_share < 1.0
     sustained_ghz = gpu.clock_ghz * gpu.sustained_clock_share
     for factor in (1.0, 0.9, 0.826, 0.5):
         now = dvfs.clocked(chip, factor).blocks["gpu"]
-        assert now.clock_ghz * now.sustained_clock_share == pytest.approx(min(factor * gpu.clock_ghz, sustained_ghz), rel=1e-12)
+        at_most = min(factor * gpu.clock_ghz, sustained_ghz)
+        assert now.clock_ghz * now.sustained_clock_share == pytest.approx(at_most, rel=1e-12)
+
+
+def test_caps_on_four_a100_come_near_what_was_measured():
+    """LLaMA-65B on four A100 of 80 GB: Samsi et al., From Words to Watts (HPEC 2023), table III. 175 W chose the voltage at the
+    top clock; 150 W chose nothing."""
+    llama = ShapeSpec(name="llama_65b", layers=80, hidden=8192, heads=64, kv_heads=64, head_dim=128, intermediate=22016,
+                      vocabulary=32000, gated=True, source="test")  # fmt: skip
+    request = RequestSpec(batch=64, input_tokens=128, output_tokens=256)
+    formats = dict.fromkeys(("weights", "activations", "attention", "feed_forward", "head", "kv_cache"), "fp16")
+    workload = WorkloadSpec(name="llama_65b", model=expand(llama), request=request, precision=PrecisionSpec(**formats))
+    chip = load_chip(ROOT / "chips/a100_sxm.toml", {"placement.tensor_parallel": 4})
+    high = capped(chip, workload, 250.0).result
+    for cap_w, energy, time in ((175.0, -0.2321, 0.067), (150.0, -0.34, 0.195)):
+        low = capped(chip, workload, cap_w).result
+        assert low.total_j / high.total_j - 1.0 == pytest.approx(energy, abs=0.08)
+        assert low.total_s / high.total_s - 1.0 == pytest.approx(time, abs=0.05)
 
 
 def test_the_least_energy_is_that_of_a_fine_scan():
