@@ -8,12 +8,13 @@ import attrs
 import numpy as np
 
 from archmodel.costs import Floats
+from archmodel.doors import place_entry, place_exit
 from archmodel.errors import MappingError, SpecError
 from archmodel.kernels.timeline import CONVERSION, DISPATCH, HOST, MEMORY, OVERHEAD, SYNCHRONISATION, TRANSFER
 from archmodel.layers import entry_template, exit_template, layer_template
 from archmodel.operations import Ints
 from archmodel.parallel import divided
-from archmodel.partition import Chain, Piece, place, place_entry, place_exit
+from archmodel.partition import Chain, Piece, place
 from archmodel.plan import Part, Plan, check_plan, uniform_plan
 from archmodel.residency import plan_residency
 from archmodel.residents import cache_shares

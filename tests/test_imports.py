@@ -24,7 +24,7 @@ FLOORS = (
     ("soc", "layers"),
     ("residents",),
     ("partition", "operation_table", "eager"),
-    ("residency", "predict"),
+    ("residency", "predict", "doors"),
     ("accuracy",),
     ("calibration",),
     ("schedule",),
