@@ -23,8 +23,8 @@ from archmodel.spec.reader import read_text
 from archmodel.spec.toml import WORKLOAD_TABLES, load_chip, load_stack, load_workload, parse_overrides, read_table
 
 if TYPE_CHECKING:
-    from archmodel.clocks import Study
     from archmodel.predict import Prediction
+    from archmodel.report.study import Study
     from archmodel.result import Result
     from archmodel.spec.chip import ChipSpec
     from archmodel.spec.workload import WorkloadSpec
@@ -79,8 +79,8 @@ def eval_command(
         chip, workload = _inputs(chip_file, workload_file, overrides)
         if stack is not None:
             chip = attrs.evolve(chip, software=load_stack(stack))
-        from archmodel.clocks import studied  # numba costs half a second
-        from archmodel.evaluate import evaluate
+        from archmodel.evaluate import evaluate  # numba costs half a second
+        from archmodel.report.study import studied
 
         period_s = None if period_ms is None else period_ms * 1e-3
         study = studied(
@@ -197,12 +197,12 @@ def _write(result: Result, chip_file: Path, workload_file: Path, folder: Path) -
 
 
 def _print_result(result: Result, files: list[Path], *, as_json: bool, explain: bool, study: Study | None) -> None:
-    from archmodel.report import clocks
+    from archmodel.report import study as studies_of
 
     if as_json:
         from archmodel.report.summary import summary
 
-        found = summary(result, str(files[0]) if files else None) | (clocks.as_dict(study) if study else {})
+        found = summary(result, str(files[0]) if files else None) | (studies_of.as_dict(study) if study else {})
         if explain:
             from archmodel.explain import explanation
 
@@ -212,7 +212,7 @@ def _print_result(result: Result, files: list[Path], *, as_json: bool, explain: 
     from archmodel.report import table
 
     console = stdout()
-    console.print(table.report(result, console.width), *(clocks.tables(study) if study else ()), sep="\n")
+    console.print(table.report(result, console.width), *(studies_of.tables(study) if study else ()), sep="\n")
     if explain:
         from archmodel.report.formulas import formulas
 

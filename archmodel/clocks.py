@@ -181,15 +181,3 @@ def _wrong(result: Result, cap_w: float | None, period_s: float | None) -> str:
     if cap_w is not None and not drawn_w <= cap_w:
         return f"power is {drawn_w:.4g} W, above the cap of {cap_w:.4g} W"
     return ""
-
-
-Study = Capped | Sweep
-
-
-def studied(
-    chip: ChipSpec, workload: WorkloadSpec, *, cap_w: float | None, min_energy: bool, period_s: float | None, every_token: bool
-) -> Study | None:
-    """The study that was asked for: the least energy, a power cap, or none of them."""
-    if min_energy:
-        return least_energy(chip, workload, cap_w=cap_w, period_s=period_s, every_token=every_token)
-    return None if cap_w is None else capped(chip, workload, cap_w, every_token=every_token)

@@ -31,7 +31,7 @@ FLOORS = (
     ("energy_kinds",),
     ("result",),
     ("evaluate",),
-    ("serving", "splitting", "lifetimes", "clocks"),
+    ("serving", "splitting", "lifetimes", "clocks", "light"),
     ("validation",),
     ("explain", "audit"),
     ("report",),

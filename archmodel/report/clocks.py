@@ -8,19 +8,19 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from archmodel.clocks import Capped, Point, Study, Sweep
+from archmodel.clocks import Capped, Point, Sweep
 from archmodel.components import dvfs
 from archmodel.report.table import columns, heading
 from archmodel.result import Result
 from archmodel.units import si
 
 
-def tables(study: Study) -> Iterator[RenderableType]:
+def tables(study: Capped | Sweep) -> Iterator[RenderableType]:
     """The tables of a study, after those of its result."""
     yield from _capped(study) if isinstance(study, Capped) else _sweep(study)
 
 
-def as_dict(study: Study) -> dict[str, Any]:
+def as_dict(study: Capped | Sweep) -> dict[str, Any]:
     """The numbers of `tables`; names end in their unit."""
     if isinstance(study, Capped):
         phases = {

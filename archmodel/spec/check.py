@@ -156,6 +156,7 @@ def _placement_problems(blocks: Blocks, placement: PlacementSpec) -> list[Proble
     """Names in the placement that are no unit, host or tier of the chip."""
     problems = []
     wanted: dict[str, tuple[tuple[type, ...], str]] = {role: (_UNITS, "a unit") for role in ROLES}
+    wanted["light_unit"] = (_UNITS, "a unit")
     wanted["embedding"] = ((*_UNITS, HostSpec), "a unit or the host")
     wanted |= dict.fromkeys(("weights", "kv_cache", "spill"), (_TIERS, "a memory block"))
     for key, (kinds, words) in wanted.items():

@@ -207,7 +207,7 @@ class LinkSpec:
     hop_ns: float = number("latency of one of them", at_least=0, default=0.0)
     setup_us: float = number("software and DMA set-up of one transfer", at_least=0, default=0.0)
     energy_pj_per_bit: float = number("energy of one payload bit", at_least=0, default=0.0)
-    supply: str = text("block whose voltage its energy follows, as wires on the die do; empty: a voltage of its own", default="")
+    supply: str = text("block whose voltage its energy follows, as wires on a die do; empty: a voltage of its own", default="")
     static_power_w: float = number("idle power", at_least=0, default=0.0)
 
 
