@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from archmodel.spec.cost import CostSpec
 from archmodel.spec.fields import ascending, by_format, by_name, choice, flag, names, number, text
 from archmodel.spec.power import BoardSpec, DvfsSpec, FacilitySpec, ServerSpec
 from archmodel.spec.standards import STANDARDS
@@ -308,6 +309,7 @@ class ChipSpec:
     board: BoardSpec | None = None
     server: ServerSpec | None = None
     facility: FacilitySpec | None = None
+    cost: CostSpec | None = None
     process_nm: float = number("process node, the vendor's name for it", at_least=0, default=0.0)
     source: str = text("where the chip is described", required=True)
     remarks: tuple[str, ...] = names("what a reader should know; `show` prints them", default=())
