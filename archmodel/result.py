@@ -176,17 +176,23 @@ class Result:
         others = {"control": self.energy_j.get(control, 0.0), "static": static_j}
         return {**parts, **{name: joule for name, joule in others.items() if joule > 0.0}}
 
-    def static_power_w(self, step: StepResult) -> dict[str, float]:
+    def step_static_power_w(self, step: StepResult) -> dict[str, float]:
         """Static power [W] of all `chips` in a step by block, and of the chip as a whole under `chip`."""
         static = power.static_power_w(step.soc.chip.blocks, step.soc.chip.power)
         return {name: watt * self.chip.power.scale * self.chips for name, watt in static.items() if watt > 0.0}
+
+    @property
+    def static_power_w(self) -> dict[str, float]:
+        """Mean static power [W] of all `chips` over the run, by block, and of the chip as a whole under `chip`."""
+        scale = self.chip.power.scale * self.chips / self.total_s
+        return {name: joule * scale for name, joule in self._static_j.items() if joule > 0.0}
 
     def phase_power_w(self, phase: str) -> float:
         """Mean power [W] of all `chips` in a phase."""
         scale = self.chip.power.scale * self.chips
         steps = [step for step in self.steps if step.step.phase == phase]
         dynamic_j = sum(step.weight * sum(step.energy_j.values()) for step in steps) * scale
-        static_j = sum(step.weight * step.total_s * sum(self.static_power_w(step).values()) for step in steps)
+        static_j = sum(step.weight * step.total_s * sum(self.step_static_power_w(step).values()) for step in steps)
         return (dynamic_j + static_j) / self.phase_s(phase)
 
     @property

@@ -136,7 +136,7 @@ def test_power_over_time_integrates_to_the_energy():
         for step in result.steps:
             edges_s, power_w = step_power_w(result, step)
             joule = sum(float(watt @ np.diff(edges_s)) for watt in power_w.values())
-            static_j = sum(result.static_power_w(step).values()) * step.total_s
+            static_j = sum(result.step_static_power_w(step).values()) * step.total_s
             assert joule == pytest.approx(sum(step.energy_j.values()) * scale + static_j, rel=1e-9)
             assert all(np.all(watt >= 0.0) for watt in power_w.values())
             total += step.weight * joule

@@ -122,9 +122,7 @@ def wall_w(result: Result, chip_w: float, box: BoxSpec) -> float:
 
 def phase_j(result: Result, phase: str) -> float:
     """Energy [J] of the chips in one phase, dynamic and static; phases add up to `result.total_j`."""
-    dynamic = sum(step.weight * sum(step.energy_j.values()) for step in result.steps if step.step.phase == phase)
-    static_w = sum(result.static_power_w.values())
-    return dynamic * result.chip.power.scale * result.chips + static_w * result.phase_s(phase)
+    return result.phase_power_w(phase) * result.phase_s(phase)
 
 
 def running(result: Result, bought: Capital, economics: EconomicsSpec) -> Running:

@@ -37,7 +37,7 @@ def profile(result: Result, bins: int = 160) -> Profile:
         inside_s = np.diff(np.clip(edges, start, end))
         if step is not result.first:
             sums += (inside_s / (end - start))[:, None] * step.weight * _step_sums(result, step)
-        for name, watt in result.static_power_w(step).items():
+        for name, watt in result.step_static_power_w(step).items():
             static_j[name] = static_j.get(name, 0.0) + watt * inside_s
         start = end
     soc, energy = result.soc, result.row_energy_j
@@ -77,7 +77,7 @@ def step_power_w(result: Result, step: StepResult) -> tuple[Floats, dict[str, Fl
         blocks[block] = blocks.get(block, 0.0) + joule
     sums = spread(start, end, np.column_stack(list(blocks.values()))[rows], edges)
     power = dict(zip(blocks, (sums / np.diff(edges)[:, None]).T, strict=True))
-    return edges, {**power, "static": np.full(len(sums), sum(result.static_power_w(step).values()))}
+    return edges, {**power, "static": np.full(len(sums), sum(result.step_static_power_w(step).values()))}
 
 
 def _useful_s(result: Result) -> Floats:
