@@ -24,6 +24,7 @@ FLOORS = (
     ("soc", "layers"),
     ("residents",),
     ("partition", "operation_table", "eager"),
+    ("cells",),
     ("residency", "predict", "doors"),
     ("accuracy",),
     ("calibration",),
