@@ -200,8 +200,8 @@ def test_the_fitted_drop_of_the_clock_is_not_applied_twice():
 
 
 def test_caps_on_four_a100_come_near_what_was_measured():
-    """LLaMA-65B on four A100 of 80 GB: Samsi et al., From Words to Watts (HPEC 2023), table III. 175 W chose the voltage at the
-    top clock; 150 W chose nothing."""
+    """LLaMA-65B on four A100 of 80 GB: Samsi et al., From Words to Watts (HPEC 2023), table III. Both rows
+    were in view when the voltage at the top clock was chosen, so this anchors the curve; it is no blind check."""
     llama = ShapeSpec(name="llama_65b", layers=80, hidden=8192, heads=64, kv_heads=64, head_dim=128, intermediate=22016,
                       vocabulary=32000, gated=True, source="test")  # fmt: skip
     request = RequestSpec(batch=64, input_tokens=128, output_tokens=256)
