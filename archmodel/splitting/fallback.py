@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import attrs
 
@@ -77,7 +78,7 @@ def best_alone(chip: ChipSpec, workload: WorkloadSpec) -> Result:
 
 def without(chip: ChipSpec, unit: str) -> ChipSpec:
     """The chip with one unit gone, its roles given to the first unit that can, its memory left only to those that share it."""
-    joined = {name: _unjoined(block, unit) for name, block in chip.blocks.items() if name != unit}
+    joined = {name: _freed(block, unit) for name, block in chip.blocks.items() if name != unit}
     blocks = {name: block for name, block in joined.items() if not isinstance(block, LinkSpec) or len(block.joins) > 1}
     freed: dict[str, object] = {role: "" for role in ROLES if getattr(chip.placement, role) == unit}
     lost = lost_tiers(chip, unit)
@@ -85,10 +86,14 @@ def without(chip: ChipSpec, unit: str) -> ChipSpec:
     return attrs.evolve(chip, blocks=blocks, placement=attrs.evolve(chip.placement, **freed))  # type: ignore[arg-type]
 
 
-def _unjoined(block: Block, unit: str) -> Block:
+def _freed(block: Block, unit: str) -> Block:
+    """A block that joins the unit no longer, and no longer has its clock."""
+    changed: dict[str, Any] = {}
     if isinstance(block, LinkSpec):
-        return attrs.evolve(block, joins=tuple(name for name in block.joins if name != unit))
-    return block
+        changed["joins"] = tuple(name for name in block.joins if name != unit)
+    if getattr(block, "supply", "") == unit:
+        changed["supply"] = ""
+    return attrs.evolve(block, **changed)
 
 
 def lost_tiers(chip: ChipSpec, unit: str) -> set[str]:
