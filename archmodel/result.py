@@ -20,9 +20,10 @@ from archmodel.steps import Step
 def row_energy_j(soc: Soc, table: Table) -> dict[str, Floats]:
     """Dynamic energy [J] of one run of each row, by component; arrays of shape (rows,)."""
     out: dict[str, Floats] = {}
+    chips = soc.chip.placement.tensor_parallel
     for number, (name, unit) in enumerate(soc.units.items()):
         mine = (table.owner == number).astype(float)
-        for part, value in power.unit_energy_j(unit, table.costs, table.rows.compute_format).items():
+        for part, value in power.unit_energy_j(unit, table.costs, table.rows, chips).items():
             out[f"{name}_{part}"] = value * mine
     for column, name in enumerate(soc.shared):
         byte, written = table.byte[:, column], table.written_byte[:, column]
