@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from archmodel.costs import LIMITS, Costs, Floats
 from archmodel.operations import Kind, Rows
-from archmodel.spec.chip import CAPABILITIES, Block, ControlSpec, GpuSpec, HostSpec, NpuSpec, PeersSpec, PowerSpec
+from archmodel.spec.chip import CAPABILITIES, Block, ControlSpec, GpuSpec, HostSpec, NpuSpec, PeersSpec, PowerSpec, SoftwareSpec
 from archmodel.units import FORMATS
 
 _PJ = 1e-12
@@ -29,12 +29,12 @@ _SHARPNESS = 8.0
 Ints = NDArray[np.int64]
 
 
-def unit_energy_j(unit: GpuSpec | NpuSpec, costs: Costs, rows: Rows, chips: int = 1) -> dict[str, Floats]:
-    """Dynamic energy [J] of rows that run on `unit`, by part; each array has shape (rows,). One of `chips` alike ones samples.
+def unit_energy_j(unit: GpuSpec | NpuSpec, costs: Costs, rows: Rows) -> dict[str, Floats]:
+    """Dynamic energy [J] of rows that run on `unit`, by part; each array has shape (rows,).
 
     `mac`: multiply-accumulates at their format; `vector`: element-wise operations; `operand`: bytes from the unit's
-    SRAM to its lanes over wires, shared memory and registers. The SRAM array itself is the tier's. A GPU may have two more:
-    `active`, what matrix units take while a kernel uses them, and `sampling`, what a library's sampler takes beyond its counted work.
+    SRAM to its lanes over wires, shared memory and registers. The SRAM array itself is the tier's. A GPU may have one more:
+    `active`, what its matrix units take while a kernel uses them.
     """
     table = np.array([unit.mac_energy_pj.get(name, 0.0) for name in FORMATS])
     parts = {
@@ -45,9 +45,6 @@ def unit_energy_j(unit: GpuSpec | NpuSpec, costs: Costs, rows: Rows, chips: int 
     if isinstance(unit, GpuSpec) and unit.active_power_w > 0.0:
         matrix = (rows.kind == Kind.MATMUL) | (rows.kind == Kind.ATTENTION)
         parts["active"] = np.where(matrix, costs.duration_s, 0.0) * unit.active_power_w
-    if isinstance(unit, GpuSpec) and unit.sampling_energy_mj_per_token > 0.0:
-        tokens = np.where(rows.capability == _SAMPLING, rows.sequences, 0.0) / chips
-        parts["sampling"] = tokens * unit.sampling_energy_mj_per_token * _MJ
     return parts
 
 
@@ -73,6 +70,12 @@ def held_power_w(power_w: ArrayLike, limit_w: float) -> Floats:
     if limit_w <= 0.0:
         return power
     return np.asarray(power * (1.0 + (power / limit_w) ** _SHARPNESS) ** (-1.0 / _SHARPNESS))
+
+
+def sampling_energy_j(software: SoftwareSpec, rows: Rows, chips: int) -> Floats:
+    """Energy [J] of a library's sampler beyond its counted work, shape (rows,): one of `chips` alike ones samples."""
+    tokens = np.where(rows.capability == _SAMPLING, rows.sequences, 0.0) / chips
+    return np.asarray(tokens * software.sampling_energy_mj_per_token * _MJ)
 
 
 def control_energy_j(control: ControlSpec, commands: Floats) -> Floats:
