@@ -75,7 +75,7 @@ def kernel_power(root: Path) -> Iterator[KernelPower]:
                 found, mac = _kernels(root, device, what, path)
                 large = mac > _LARGE
                 if what == "gemm" and np.any(large):
-                    floor_j = _POSSIBLE * float(np.median((found.measured_j / mac)[large]))
+                    floor_j = _POSSIBLE * float(np.median(found.measured_j[large] / mac[large]))
                 possible = (found.measured_j >= floor_j * mac) if what == "attention" and np.isfinite(floor_j) else found.possible
                 yield attrs.evolve(found, possible=possible)
 
@@ -134,7 +134,7 @@ def _streams(soc: Soc, flop_per_byte: Floats) -> OperationEvents:
     }  # fmt: skip
     rows = rows_from([{**kernel, "flop": _ELEMENTS * float(intensity)} for intensity in flop_per_byte])
     around = Surroundings(
-        buffer_byte=0.0 + 1.0, buffer_byte_per_s=soc.path_byte_per_s(name, unit.buffer),
+        buffer_byte=1.0, buffer_byte_per_s=soc.path_byte_per_s(name, unit.buffer),
         memory_byte_per_s=np.full(len(rows), soc.path_byte_per_s(name, unit.memory)), memory_latency_s=0.0,
     )  # fmt: skip
     costs = gpu.costs(unit, rows, around)

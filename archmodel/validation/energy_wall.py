@@ -11,17 +11,28 @@ import numpy as np
 
 from archmodel.calibration.energy import static_w
 from archmodel.components.power import held_power_w
+from archmodel.evaluate import evaluate_steps
 from archmodel.result import row_energy_j
 from archmodel.serving import served_precision, serving_steps
 from archmodel.soc import Soc
-from archmodel.spec.huggingface import read_config
+from archmodel.spec.huggingface import model_from_config, read_config
 from archmodel.spec.toml import load_chip, load_stack
+from archmodel.spec.workload import RequestSpec, WorkloadSpec
+from archmodel.steps import Group, Sample, Step
 
 #: what MLPerf's logs do not say. GPUs of a group: the fewest whose memory holds weights and cache. Sequences of a group: what
 #: an offline run keeps in flight. Prompt [tokens] of CNN/DailyMail, which the source leaves out: recall
 GROUP = {"gpt-j-6b": 1, "llama-2-70b": 1, "llama-3.1-405b": 4}
 SEQUENCES = 512
 PROMPT_TOKENS = 870
+
+#: one of the 14 layers of the 3B model (layers shaped as in Granite 8B Code), without tables
+CARD_LAYER = {
+    "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
+    "num_key_value_heads": 8, "num_hidden_layers": 1, "vocab_size": 256, "hidden_act": "silu", "tie_word_embeddings": True,
+    "rms_norm_eps": 1e-5,
+}  # fmt: skip
+CARD_CONTEXT = 2048
 
 
 @attrs.frozen(kw_only=True)
@@ -88,8 +99,17 @@ def _boards_w(root: Path, row: dict[str, str]) -> float:
 
 
 def card_runs(root: Path) -> Iterator[CardRun]:
-    """NorthPole's appliance (HPEC 2024, abstract): 16 cards, a 3B model with 4-bit weights, 28,356 tokens/s, 672 W."""
+    """NorthPole's appliance (HPEC 2024, abstract): 16 cards, a 3B model with 4-bit weights, 28,356 tokens/s, 672 W.
+
+    A card holds a layer, through which every token passes; sequences go through one by one, half way to the longest context.
+    """
     path = root / "chips/northpole.toml"
     if not path.exists():
         return
-    yield CardRun(device="northpole", measured_w=672.0 / 16.0, predicted_w=0.0)
+    chip = load_chip(path)
+    request = RequestSpec(batch=1, input_tokens=CARD_CONTEXT, output_tokens=2)
+    workload = WorkloadSpec(name="layer", model=model_from_config(CARD_LAYER, "layer"), precision=chip.precision, request=request)
+    step = Step("decode", "decode", (Group(1, 1, CARD_CONTEXT),))
+    result = evaluate_steps(chip, workload, [Sample(step, 1.0, 0.0)])
+    token_j = sum(result.first.energy_j.values())
+    yield CardRun(device="northpole", measured_w=672.0 / 16.0, predicted_w=static_w(chip) + token_j * 28356.0)
