@@ -155,11 +155,11 @@ def _transferred(chips: Path, constants: dict[str, dict[str, float]], runs: Sequ
 
 
 def energy_score(what: str, device: str, predicted: Floats, measured: Floats, bar: float | None = None,
-                 p90_bar: float | None = None) -> EnergyScore:  # fmt: skip
-    """Errors of predictions of positive quantities, shape (rows,)."""
+                 p90_bar: float | None = None, power: bool = True) -> EnergyScore:  # fmt: skip
+    """Errors of predictions of positive quantities, shape (rows,); a constant is scored where they are `power`s."""
     error = 100.0 * (predicted / measured - 1.0)
     size = np.abs(error)
-    constant = float(np.mean(np.abs(np.mean(measured) / measured - 1.0)) * 100.0)
+    constant = float(np.mean(np.abs(np.mean(measured) / measured - 1.0)) * 100.0) if power else float("nan")
     return EnergyScore(
         what, device, len(size), float(np.mean(size)), float(np.median(size)), float(np.quantile(size, 0.9)),
         float(np.mean(error)), constant, bar, p90_bar,
@@ -186,7 +186,7 @@ def energy_scores(found: EnergyValidation) -> Iterator[EnergyScore]:
     dense = [runs for runs in found.runs if np.any(runs.dense)]
     if dense:
         predicted, measured = joules(dense)
-        yield energy_score("serving, J per token end to end", "", predicted, measured, 12.0, 25.0)
+        yield energy_score("serving, J per token end to end", "", predicted, measured, 12.0, 25.0, False)
     if len(found.transferred_w):
         target = next(runs for runs in found.runs if runs.device == TRANSFER[1])
         yield energy_score(
@@ -196,9 +196,9 @@ def energy_scores(found: EnergyValidation) -> Iterator[EnergyScore]:
         yield energy_score("roofline kernel, power", device, predicted_w, measured_w, 3.0)
     if found.wall:
         predicted, measured = (np.array([getattr(run, name) for run in found.wall]) for name in ("predicted_w", "measured_w"))
-        yield energy_score("server at the wall, tokens/J", "", measured / predicted, np.ones(len(measured)), 10.0)
+        yield energy_score("server at the wall, tokens/J", "", measured / predicted, np.ones(len(measured)), 10.0, power=False)
     for card in found.cards:
-        yield energy_score("chip on paper, power", card.device, np.array([card.predicted_w]), np.array([card.measured_w]), 25.0)
+        yield energy_score("chip on paper, power", card.device, np.array([card.predicted_w]), np.array([card.measured_w]), 25.0, power=False)
 
 
 def joules(dense: Sequence[RunPower]) -> tuple[Floats, Floats]:
