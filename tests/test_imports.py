@@ -24,7 +24,7 @@ FLOORS = (
     ("soc", "layers"),
     ("partition", "operation_table", "eager"),
     ("residency", "predict"),
-    ("accuracy",),
+    ("accuracy", "operation_power"),
     ("calibration",),
     ("schedule",),
     ("result",),

@@ -14,9 +14,9 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from archmodel.calibration.fit import Floats, fit
+from archmodel.calibration.fit import Fit, Floats, fit
 from archmodel.components.power import held_power_w
-from archmodel.spec.chip import ChipSpec, DramSpec, GpuSpec, LinkSpec, SramSpec
+from archmodel.spec.chip import ChipSpec, GpuSpec, LinkSpec
 
 #: energies that rows of measured operations or runs may tell, with their largest value
 LARGEST: Mapping[str, float] = {
@@ -108,7 +108,9 @@ def static_w(chip: ChipSpec) -> float:
 def _path(chip: ChipSpec) -> list[str]:
     """The GPU's memory and the links that join the two."""
     unit, gpu = gpu_of(chip)
-    links = [name for name, block in chip.blocks.items() if isinstance(block, LinkSpec) and set(block.joins) == {unit, gpu.memory}]
+    links = [
+        name for name, block in chip.blocks.items() if isinstance(block, LinkSpec) and set(block.joins) == {unit, gpu.memory}
+    ]
     return [gpu.memory, *links]
 
 
@@ -129,7 +131,9 @@ def design(chip: ChipSpec, names: Sequence[str], energy_j: EnergyOf, time_s: Flo
     return Design(tuple(names), columns, np.maximum(fixed_w, 0.0), chip.power.limit_w)
 
 
-def fitted(start: ChipSpec, rows: Design, power_w: Floats, family: NDArray[np.int64], *, seed: int) -> dict[str, float]:
+def fitted_energies(
+    start: ChipSpec, rows: Design, power_w: Floats, family: NDArray[np.int64], *, seed: int
+) -> tuple[dict[str, float], Fit]:
     """Energies by name that make the power of the rows that of `power_w` [W], shape (rows,); robust, none below zero."""
     high = np.log([LARGEST[name] for name in rows.names])
     low = high + np.log(_LEAST)
@@ -139,4 +143,4 @@ def fitted(start: ChipSpec, rows: Design, power_w: Floats, family: NDArray[np.in
         return np.asarray(np.log(rows.power_w(np.exp(numbers)) / power_w))
 
     found = fit(residuals, family, at, low, high, seed=seed, steps=_STEPS, tick=lambda: None)
-    return {name: float(f"{value:.4g}") for name, value in zip(rows.names, np.exp(found.at), strict=True)}
+    return {name: float(f"{value:.4g}") for name, value in zip(rows.names, np.exp(found.at), strict=True)}, found

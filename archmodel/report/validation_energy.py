@@ -132,9 +132,21 @@ def _serving(found: EnergyValidation) -> str:
     rows = [cells for runs in found.runs for cells in _models(runs)]
     if not rows:
         return ""
-    header = ("device", "model", "", "runs", "power: mean [%]", "signed [%]", "J/token: mean [%]", "signed [%]", "rate: mean [%]")
+    header = (
+        "device",
+        "model",
+        "",
+        "runs",
+        "power: mean [%]",
+        "signed [%]",
+        "J/token: mean [%]",
+        "signed [%]",
+        "rate: mean [%]",
+    )
     prompts = ", ".join(f"{name} {tokens}" for name, tokens in PROMPT_TOKENS.items())
-    told = "\n".join(f"- {name_of(device)}: {_constants(found.constants[device])}." for device in TOLD if device in found.constants)
+    told = "\n".join(
+        f"- {name_of(device)}: {_constants(found.constants[device])}." for device in TOLD if device in found.constants
+    )
     return f"""\
 ### Serving runs
 

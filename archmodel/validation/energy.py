@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from archmodel.calibration.energy import energy, fitted, with_energies
+from archmodel.calibration.energy import energy, fitted_energies, with_energies
 from archmodel.operations import Floats
 from archmodel.spec.chip import ChipSpec
 from archmodel.spec.toml import load_chip
@@ -82,7 +82,7 @@ class RunPower:
     def predicted_j_per_token(self) -> Floats:
         """With predicted time and predicted power."""
         group = np.array([run.gpus / run.predicted_tokens_per_s for run in self.runs])
-        return self.end_to_end_w * group
+        return np.asarray(self.end_to_end_w * group)
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -127,7 +127,7 @@ def _unseen(chip: ChipSpec, device: str, runs: Sequence[ServedRun]) -> tuple[Run
     power_w, end_to_end_w = np.empty(len(runs)), np.empty(len(runs))
 
     def numbers(rows: Flags) -> dict[str, float]:
-        return fitted(chip, now.take(rows), measured_w[rows], family[rows], seed=SEED)
+        return fitted_energies(chip, now.take(rows), measured_w[rows], family[rows], seed=SEED)[0]
 
     everything = numbers(dense)
     for model in np.unique(models):
@@ -198,7 +198,9 @@ def energy_scores(found: EnergyValidation) -> Iterator[EnergyScore]:
         predicted, measured = (np.array([getattr(run, name) for run in found.wall]) for name in ("predicted_w", "measured_w"))
         yield energy_score("server at the wall, tokens/J", "", measured / predicted, np.ones(len(measured)), 10.0, power=False)
     for card in found.cards:
-        yield energy_score("chip on paper, power", card.device, np.array([card.predicted_w]), np.array([card.measured_w]), 25.0, power=False)
+        yield energy_score(
+            "chip on paper, power", card.device, np.array([card.predicted_w]), np.array([card.measured_w]), 25.0, power=False
+        )
 
 
 def joules(dense: Sequence[RunPower]) -> tuple[Floats, Floats]:

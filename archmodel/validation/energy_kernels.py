@@ -76,7 +76,9 @@ def kernel_power(root: Path) -> Iterator[KernelPower]:
                 large = mac > _LARGE
                 if what == "gemm" and np.any(large):
                     floor_j = _POSSIBLE * float(np.median(found.measured_j[large] / mac[large]))
-                possible = (found.measured_j >= floor_j * mac) if what == "attention" and np.isfinite(floor_j) else found.possible
+                possible = (
+                    (found.measured_j >= floor_j * mac) if what == "attention" and np.isfinite(floor_j) else found.possible
+                )
                 yield attrs.evolve(found, possible=possible)
 
 
@@ -102,7 +104,7 @@ def _kernels(root: Path, device: str, what: str, path: Path) -> tuple[KernelPowe
 
 def _bf16_mac(events: OperationEvents) -> Floats:
     mac = np.where(events.rows.compute_format == FORMATS.index("bf16"), events.costs.mac, 0.0)
-    return np.bincount(events.owner, mac, events.operations)
+    return np.asarray(np.bincount(events.owner, mac, events.operations), dtype=np.float64)
 
 
 def roofline_power(root: Path) -> Iterator[tuple[str, Floats, Floats]]:

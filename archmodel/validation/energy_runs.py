@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -88,7 +88,7 @@ def served_runs(root: Path) -> Iterator[ServedRun]:
         )  # fmt: skip
 
 
-def runs_design(chip: ChipSpec, names: tuple[str, ...], runs: list[ServedRun], *, predicted: bool = False) -> Design:
+def runs_design(chip: ChipSpec, names: tuple[str, ...], runs: Sequence[ServedRun], *, predicted: bool = False) -> Design:
     """Power of runs on one device as a linear model, at their measured throughput or at the predicted one."""
     rate = [run.predicted_tokens_per_s if predicted else run.tokens_per_s for run in runs]
     chip = attrs.evolve(chip, software=runs[0].chip.software)

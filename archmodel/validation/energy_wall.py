@@ -108,7 +108,9 @@ def card_runs(root: Path) -> Iterator[CardRun]:
         return
     chip = load_chip(path)
     request = RequestSpec(batch=1, input_tokens=CARD_CONTEXT, output_tokens=2)
-    workload = WorkloadSpec(name="layer", model=model_from_config(CARD_LAYER, "layer"), precision=chip.precision, request=request)
+    workload = WorkloadSpec(
+        name="layer", model=model_from_config(CARD_LAYER, "layer"), precision=chip.precision, request=request
+    )
     step = Step("decode", "decode", (Group(1, 1, CARD_CONTEXT),))
     result = evaluate_steps(chip, workload, [Sample(step, 1.0, 0.0)])
     token_j = sum(result.first.energy_j.values())

@@ -27,12 +27,14 @@ COLUMNS = {
 }
 #: models of the serving runs whose config.json is in workloads/models
 MODELS = {
-    "DeepSeek-R1-0528": "deepseek-v3", "Llama-3.1-405B-Instruct": "llama-3.1-405b", "Llama-3.1-405B-Instruct-FP8": "llama-3.1-405b",
+    "DeepSeek-R1-0528": "deepseek-v3", "Llama-3.1-405B-Instruct": "llama-3.1-405b",
+    "Llama-3.1-405B-Instruct-FP8": "llama-3.1-405b",
     "Llama-3.1-70B-Instruct": "llama-3.1-70b", "Llama-3.3-70B-Instruct": "llama-3.1-70b", "Llama-3.1-8B-Instruct": "llama-3.1-8b",
     "Qwen3-235B-A22B-Instruct-2507": "qwen3-235b-a22b", "Qwen3-235B-A22B-Thinking-2507": "qwen3-235b-a22b",
     "Qwen3-30B-A3B-Instruct-2507": "qwen3-30b-a3b", "Qwen3-30B-A3B-Thinking-2507": "qwen3-30b-a3b",
     "Qwen3-Coder-30B-A3B-Instruct": "qwen3-30b-a3b", "Qwen3-32B": "qwen3-32b", "Qwen3-8B": "qwen3-8b",
-    "Qwen3-Coder-480B-A35B-Instruct-FP8": "qwen3-coder-480b-a35b", "gemma-3-12b-it": "gemma-3-12b", "gpt-oss-20b": "gpt-oss-20b",
+    "Qwen3-Coder-480B-A35B-Instruct-FP8": "qwen3-coder-480b-a35b", "gemma-3-12b-it": "gemma-3-12b",
+    "gpt-oss-20b": "gpt-oss-20b",
     "gpt-j-6b": "gpt-j-6b", "Llama-2-70b-chat": "llama-2-70b",
 }  # fmt: skip
 
@@ -60,8 +62,12 @@ def kernels(source: Iterable[Row]) -> dict[str, list[list[str]]]:
 
 def serving(source: Iterable[Row]) -> dict[str, list[list[str]]]:
     """Runs of text models at the boards, and of servers at the wall."""
-    boards = [["device", "name", "model", "precision", "gpus", "workload", "concurrency", "output_tokens", "tokens_per_s", "power_w"]]
-    wall = [["device", "box", "model", "precision", "gpus", "scenario", "input_tokens", "output_tokens", "tokens_per_s", "wall_w"]]
+    boards = [
+        ["device", "name", "model", "precision", "gpus", "workload", "concurrency", "output_tokens", "tokens_per_s", "power_w"]
+    ]
+    wall = [
+        ["device", "box", "model", "precision", "gpus", "scenario", "input_tokens", "output_tokens", "tokens_per_s", "wall_w"]
+    ]
     for row in source:
         model, device = MODELS.get(row["base_model"]), DEVICES.get(row["gpu"], "")
         if row["source"] == "mlenergy_v3" and row["tier"] == "A" and model:
