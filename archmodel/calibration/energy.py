@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archmodel.calibration.fit import Fit, Floats, fit
-from archmodel.components.power import held_power_w
+from archmodel.components.power import held_power_w, static_power_w
 from archmodel.spec.chip import ChipSpec, GpuSpec, LinkSpec
 
 #: energies that rows of measured operations or runs may tell, with their largest value
@@ -60,7 +60,7 @@ def gpu_of(chip: ChipSpec) -> tuple[str, GpuSpec]:
 
 def energy(chip: ChipSpec, name: str) -> float:
     """An energy of LARGEST as the chip has it; of static power and of the path the whole."""
-    unit, gpu = gpu_of(chip)
+    _, gpu = gpu_of(chip)
     match name:
         case "static_power_w":
             return static_w(chip)
@@ -100,8 +100,6 @@ def with_energies(chip: ChipSpec, values: Mapping[str, float]) -> ChipSpec:
 
 def static_w(chip: ChipSpec) -> float:
     """Static power [W] of all blocks of a chip and of the chip as a whole."""
-    from archmodel.components.power import static_power_w
-
     return sum(static_power_w(chip.blocks, chip.power).values())
 
 

@@ -1,4 +1,4 @@
-"""The energies of a GPU from tables of measured operations that have a column power_w, the mean power while each one repeats."""
+"""The energies of a GPU from tables of measured operations with a column power_w: the mean power while each one repeats."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """Energy of the same event in another process: from a table's node to that of a chip on paper.
 
-Relative energies at 0.8 V as Stillmaker and Baas fitted them to predictive models (Integration 58, 2017), continued below 7 nm with
-IRDS (the curve that hwcomponents 1.0.114 codes). Between nodes the logarithm of the energy is linear in that of the node.
+Relative energies at 0.8 V as Stillmaker and Baas fitted them to predictive models (Integration 58, 2017), continued
+below 7 nm with IRDS (the curve that hwcomponents 1.0.114 codes). Between nodes the logarithm of the energy is linear in
+that of the node.
 
-How far to trust it: over a step or two (12 to 5 nm, 7 to 4 nm) published chips agree within some tens of per cent. Over the four from
-45 to 7 nm it is a lower end: arithmetic as Horowitz (ISSCC 2014) and Jouppi et al. (ISCA 2021, table 2) list it falls to 0.23-0.36
-of its energy, where the curve says 0.09, for wires and registers scale less than gates and the later list counts more of them.
-So take the table entry of the nearest node, and scale that.
+How far to trust it: least over many nodes. From 45 to 7 nm it is a lower end: arithmetic as Horowitz (ISSCC 2014) and Jouppi et al. (ISCA 2021, table 2)
+list it falls to 0.23-0.36 of its energy, where the curve says 0.09, for wires and registers scale less than gates and
+the later list counts more of them. So take the table entry of the nearest node, and scale that.
 """
 
 from __future__ import annotations

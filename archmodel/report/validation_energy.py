@@ -81,10 +81,11 @@ def _summary(found: EnergyValidation, scores: Sequence[EnergyScore]) -> str:
     return f"""\
 ## Energy and power
 
-Energy is counted events times energies of the chip file, and static power times time. {met} of {len(scores)} bars are met. *Constant* is
-the mean error of the one power that fits the same rows best on average: what knowing nothing gives. Kernels are of families outside the
-fit, serving runs of models outside it. Above, time was predicted; here **the measured time or rate is given**, so that the error is
-that of power alone, except where it says *end to end*: there time and power are both predicted.
+Energy is counted events times energies of the chip file, and static power times time. {met} of {len(scores)} bars are
+met. *Constant* is the mean error of the one power that fits the same rows best on average: what knowing nothing gives.
+Kernels are of families outside the fit, serving runs of models outside it. Above, time was predicted; here **the
+measured time or rate is given**, so that the error is that of power alone, except where it says *end to end*: there
+time and power are both predicted.
 
 {markdown(header, [_cells(score) for score in scores], texts=2)}
 
@@ -108,15 +109,15 @@ def _kernels(kernels: Sequence[KernelPower]) -> str:
     return f"""\
 ### Kernels
 
-A device at its power limit draws the limit whatever it does, so that a low error there says little: *the rest* is the mean error of the
-rows below 97% of it. *End to end* takes the predicted time as well. Its error is that of the times: the chip files were fitted to
-short runs of TensorRT-LLM at a full clock, these are of vLLM, a second long and mostly throttled, and FP8 throttles more than the
-constant for BF16 knows.
+A device at its power limit draws the limit whatever it does, so that a low error there says little: *the rest* is the
+mean error of the rows below 97% of it. *End to end* takes the predicted time as well. Its error is that of the times:
+the chip files were fitted to short runs of TensorRT-LLM at a full clock, these are of vLLM, a second long and mostly
+throttled, and FP8 throttles more than the constant for BF16 knows.
 
-The power readings of attention disagree among themselves: on H200 the same kernel at the same rate is listed between 300 and
-690 W, and readings fall where the rate is highest. *Possible* leaves out rows that state less energy a MAC than 0.9 of what the largest
-GEMMs of the device take, which do nothing else. No model of events can follow the rest of that scatter, and a constant does as
-well there.
+The power readings of attention disagree among themselves: on H200 the same kernel at the same rate is listed between
+300 and 690 W, and readings fall where the rate is highest. *Possible* leaves out rows that state less energy a MAC than
+0.9 of what the largest GEMMs of the device take, which do nothing else. No model of events can follow the rest of that
+scatter, and a constant does as well there.
 
 {markdown(header, rows)}"""
 
@@ -150,11 +151,12 @@ def _serving(found: EnergyValidation) -> str:
     return f"""\
 ### Serving runs
 
-Runs of vLLM 0.11.1 measured at the boards (ML.ENERGY v3). Each model is predicted with constants fitted on the dense models of the
-other names only. Prompt lengths are not in the source and assumed, in tokens: {prompts}; how they were chosen is in
-`archmodel/validation/energy_runs.py`, and power had no part in it. The form of the model (which energies there are, FP8 at 0.9 of
-BF16) was settled with these runs in view; its constants for each model were not. The bars are on dense models, of which the
-constant mean of 12% and 27% was computed; the models of experts stand beside them and were in no fit.
+Runs of vLLM 0.11.1 measured at the boards (ML.ENERGY v3). Each model is predicted with constants fitted on the dense
+models of the other names only. Prompt lengths are not in the source and assumed, in tokens: {prompts}; they were
+chosen by what fills the KV cache (`archmodel/validation/energy_runs.py`), not by the error of power. The form of the model (which energies
+there are, FP8 at 0.9 of BF16) was settled with these runs in view; its constants for each model were not. The bars are
+on dense models, of which the constant mean of 12% and 27% was computed; the models of experts stand beside them and
+were in no fit.
 
 {markdown(header, rows, texts=3)}
 
@@ -162,11 +164,12 @@ Fitted on all dense runs, as the chip files and `stacks/vllm.toml` have them:
 
 {told}
 
-What is missed: Qwen3-Coder-480B takes four times as long as predicted and yet draws the limit, so that it does work that is not
-counted here (its attention is data parallel, its experts pad what they exchange); models of experts on several GPUs wait for each
-other at full power. Two models of one shape, Llama 3.1 and 3.3 70B, differ by 7% in power at the same rate on H100: no model can be
-better than half of that. Predicted with what H100 tells alone, {name_of(TRANSFER[1])} keeps within its bar: energies a MAC and a bit as they
-are, since both are made in a 4 nm process, static and active power in proportion to the power limits."""
+What is missed: Qwen3-Coder-480B takes four times as long as predicted and yet draws the limit, so that it does work
+that is not counted here (its attention is data parallel, its experts pad what they exchange); models of experts on
+several GPUs wait for each other at full power. Two models of one shape, Llama 3.1 and 3.3 70B, differ by 7% in power at
+the same rate on H100: no model can be better than half of that. Predicted with what H100 tells alone,
+{name_of(TRANSFER[1])} keeps within its bar: energies a MAC and a bit as they are, since both are made in a 4 nm
+process, static and active power in proportion to the power limits."""
 
 
 def _models(runs: RunPower) -> list[list[str]]:
@@ -205,10 +208,10 @@ def _wall(found: EnergyValidation) -> str:
     return f"""\
 ### At the wall, and on paper
 
-MLPerf's power runs: what the boards take at the measured rate, and one overhead for each box (processors, switches, fans, supplies), which
-is the mean of what the box's other runs leave. The H200 box was measured under a power cap that its log does not state, which the
-prediction does not know: its overhead comes out too low for Llama and too high for GPT-J. Sequences in flight and groups of GPUs are
-assumed (`archmodel/validation/energy_wall.py`).
+MLPerf's power runs: what the boards take at the measured rate, and one overhead for each box (processors, switches,
+fans, supplies), which is the mean of what the box's other runs leave. The H200 box was measured under a power cap that
+its log does not state, which the prediction does not know: its overhead comes out too low for Llama and too high for
+GPT-J. Sequences in flight and groups of GPUs are assumed (`archmodel/validation/energy_wall.py`).
 
 {markdown(header, rows, texts=3)}
 

@@ -1,4 +1,4 @@
-"""Predicted energy and power against measured ones: kernels, serving runs, a roofline kernel, servers at the wall, a chip on paper.
+"""Predicted energy and power against measured ones: kernels, serving runs, a roofline, servers at the wall, a chip on paper.
 
 Power of serving runs is predicted with constants that are fitted here on the OTHER models: every model is unseen. Kernels, the
 roofline and the wall are predicted with the constants of the chip files.
@@ -36,7 +36,7 @@ TRANSFER = ("h100_sxm", "b200_sxm")
 
 @attrs.frozen
 class EnergyScore:
-    """Absolute errors [%] of `n` rows, their signed mean, what a constant (the mean of the rows) gives, and the bar on `mean`."""
+    """Absolute errors [%] of `n` rows, their signed mean, what a constant (the mean of the rows) gives, and bars."""
 
     what: str
     device: str
@@ -140,8 +140,11 @@ def _unseen(chip: ChipSpec, device: str, runs: Sequence[ServedRun]) -> tuple[Run
 
 
 def _transferred(chips: Path, constants: dict[str, dict[str, float]], runs: Sequence[ServedRun]) -> Floats:
-    """Dense runs of a device that lends its data sheet only: energies a MAC and a bit as fitted on the other, whose process is the
-    same 4 nm; static and active power in proportion to the power limits."""
+    """Dense runs of a device that lends its data sheet only.
+
+    Energies a MAC and a bit are those fitted on the other, whose process is the same 4 nm; static and active power go with
+    the power limits.
+    """
     own = [run for run in runs if run.device == TRANSFER[1] and run.dense]
     if TRANSFER[0] not in constants or not own:
         return np.empty(0)

@@ -19,9 +19,10 @@ from archmodel.spec.chip import ChipSpec
 from archmodel.spec.huggingface import read_config
 from archmodel.spec.toml import load_chip, load_stack
 
-#: mean prompt [tokens] by workload, which the source does not give. Where a run fills the KV cache, cache / sequences is the mean
-#: prompt and what is answered so far: 520-820 tokens in lm-arena-chat with answers of 400-650, at most about 1,200 in
-#: sourcegraph-fim with answers of 250. Questions of GPQA with their choices have about 250. Power had no part in it.
+#: mean prompt [tokens] by workload, which the source does not give. Where a run fills the KV cache, cache / sequences
+#: is the mean prompt and what is answered so far: 520-820 tokens in lm-arena-chat with answers of 400-650, at most
+#: about 1,200 in sourcegraph-fim with answers of 250. Questions of GPQA with their choices have about 250. They were
+#: chosen by this, not by the error of power.
 PROMPT_TOKENS = {"lm-arena-chat": 300, "gpqa": 250, "sourcegraph-fim": 1000}
 
 #: models of experts, which no bar counts: the constant mean that the bars are set against is of dense models

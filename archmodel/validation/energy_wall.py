@@ -86,10 +86,9 @@ def _boards_w(root: Path, row: dict[str, str]) -> float:
     model = read_config(root / f"workloads/models/{row['model']}.json")
     group, gpus = GROUP[row["model"]], int(row["gpus"])
     answer = round(float(row["output_tokens"]))
-    result = serving_steps(
-        chip, model, served_precision(row["precision"], "fp8"), group, SEQUENCES, round(float(row["input_tokens"] or PROMPT_TOKENS)),
-        answer, load_stack(root / "stacks/trtllm.toml"),
-    )  # fmt: skip
+    prompt = round(float(row["input_tokens"] or PROMPT_TOKENS))
+    precision, stack = served_precision(row["precision"], "fp8"), load_stack(root / "stacks/trtllm.toml")
+    result = serving_steps(chip, model, precision, group, SEQUENCES, prompt, answer, stack)
     mixed, decode = result.steps
     batch = result.workload.request.batch
     counts = decode.count + (mixed.count - decode.count) * batch / answer

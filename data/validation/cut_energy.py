@@ -29,7 +29,8 @@ COLUMNS = {
 MODELS = {
     "DeepSeek-R1-0528": "deepseek-v3", "Llama-3.1-405B-Instruct": "llama-3.1-405b",
     "Llama-3.1-405B-Instruct-FP8": "llama-3.1-405b",
-    "Llama-3.1-70B-Instruct": "llama-3.1-70b", "Llama-3.3-70B-Instruct": "llama-3.1-70b", "Llama-3.1-8B-Instruct": "llama-3.1-8b",
+    "Llama-3.1-70B-Instruct": "llama-3.1-70b", "Llama-3.3-70B-Instruct": "llama-3.1-70b",
+    "Llama-3.1-8B-Instruct": "llama-3.1-8b",
     "Qwen3-235B-A22B-Instruct-2507": "qwen3-235b-a22b", "Qwen3-235B-A22B-Thinking-2507": "qwen3-235b-a22b",
     "Qwen3-30B-A3B-Instruct-2507": "qwen3-30b-a3b", "Qwen3-30B-A3B-Thinking-2507": "qwen3-30b-a3b",
     "Qwen3-Coder-30B-A3B-Instruct": "qwen3-30b-a3b", "Qwen3-32B": "qwen3-32b", "Qwen3-8B": "qwen3-8b",
