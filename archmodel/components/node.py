@@ -4,9 +4,10 @@ Relative energies at 0.8 V as Stillmaker and Baas fitted them to predictive mode
 below 7 nm with IRDS (the curve that hwcomponents 1.0.114 codes). Between nodes the logarithm of the energy is linear in
 that of the node.
 
-How far to trust it: least over many nodes. From 45 to 7 nm it is a lower end: arithmetic as Horowitz (ISSCC 2014) and Jouppi et al. (ISCA 2021, table 2)
-list it falls to 0.23-0.36 of its energy, where the curve says 0.09, for wires and registers scale less than gates and
-the later list counts more of them. So take the table entry of the nearest node, and scale that.
+How far to trust it: least over many nodes. From 45 to 7 nm it is a lower end: arithmetic as Horowitz (ISSCC 2014) and
+Jouppi et al. (ISCA 2021, table 2) list it falls to 0.23-0.36 of its energy, where the curve says 0.09, for wires and
+registers scale less than gates and the later list counts more of them. So take the table entry of the nearest node, and
+scale that.
 """
 
 from __future__ import annotations

@@ -152,11 +152,11 @@ def _serving(found: EnergyValidation) -> str:
 ### Serving runs
 
 Runs of vLLM 0.11.1 measured at the boards (ML.ENERGY v3). Each model is predicted with constants fitted on the dense
-models of the other names only. Prompt lengths are not in the source and assumed, in tokens: {prompts}; they were
-chosen by what fills the KV cache (`archmodel/validation/energy_runs.py`), not by the error of power. The form of the model (which energies
-there are, FP8 at 0.9 of BF16) was settled with these runs in view; its constants for each model were not. The bars are
-on dense models, of which the constant mean of 12% and 27% was computed; the models of experts stand beside them and
-were in no fit.
+models of the other names only. Prompt lengths are not in the source and assumed, in tokens: {prompts}; they were chosen
+by what fills the KV cache (`archmodel/validation/energy_runs.py`), not by the error of power. The form of the model
+(which energies there are, FP8 at 0.9 of BF16) was settled with these runs in view; its constants for each model were
+not. The bars are on dense models, of which the constant mean of 12% and 27% was computed; the models of experts stand
+beside them and were in no fit.
 
 {markdown(header, rows, texts=3)}
 

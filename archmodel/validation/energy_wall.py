@@ -63,7 +63,7 @@ class CardRun:
 
 
 def wall_runs(root: Path) -> Iterator[WallRun]:
-    """Measured servers in the clone at `root`; nothing where there is no table."""
+    """Measured servers in the clone at `root`, whose box has two runs or more; nothing where there is no table."""
     path = root / "data/validation/energy_wall.csv"
     if not path.exists():
         return
@@ -73,6 +73,8 @@ def wall_runs(root: Path) -> Iterator[WallRun]:
     excess = [float(row["wall_w"]) - board for row, board in zip(rows, boards, strict=True)]
     for index, (row, board) in enumerate(zip(rows, boards, strict=True)):
         others = [e for j, e in enumerate(excess) if j != index and rows[j]["box"] == row["box"]]
+        if not others:
+            continue
         yield WallRun(
             device=row["device"], box=row["box"], model=row["model"], scenario=row["scenario"],
             tokens_per_s=float(row["tokens_per_s"]), measured_w=float(row["wall_w"]), boards_w=board,
