@@ -13,7 +13,7 @@ from archmodel.spec.model import (
     LayerSpec,
     MoeSpec,
 )
-from archmodel.template import FLOP, STREAM, Builder, Setting, Template
+from archmodel.template import DEFERRED, FLOP, STREAM, Builder, Setting, Template
 from archmodel.units import FORMATS, element_bytes
 
 
@@ -33,8 +33,24 @@ def layer_template(layer: LayerSpec, setting: Setting, name: str, encoder: bool 
         stream = b.residual("cross_residual", (*b.reduced((crossed,)), stream))
     if layer.feed_forward is not None or layer.moe is not None:
         normed = b.norm("ffn_norm", stream, layer.norm_bias) if layer.norms > 1 else stream
-        b.residual("ffn_residual", (*b.reduced(_feed_forward(b, layer, normed)), stream))
+        branches = _feed_forward(b, layer, normed)
+        if setting.placement.deferred_experts and setting.model.has_experts and not encoder:
+            return _deferred(b, layer, branches, stream, name)
+        b.residual("ffn_residual", (*b.reduced(branches), stream))
     return b.template(name)
+
+
+def _deferred(b: Builder, layer: LayerSpec, branches: tuple[int, ...], stream: int, name: str) -> Template:
+    """The end of a layer whose routed experts are added up a layer later, so that the next attention need not wait.
+
+    (Expert deferral of KTransformers, SOSP 2025; here of all experts that a token chose.)
+    """
+    routed = branches[1 if layer.feed_forward is not None else 0 :][:1] if layer.moe is not None else ()
+    now = tuple(branch for branch in branches if branch not in routed)
+    added = b.reduced(now) if now else ()
+    late = b.reduced(routed)[0] if routed else -1
+    b.residual("ffn_residual", (*added, stream, DEFERRED))
+    return b.template(name, deferred=late)
 
 
 def _mixer(b: Builder, layer: LayerSpec, after: int, encoder: bool) -> int:
@@ -117,7 +133,7 @@ def _recurrent(b: Builder, layer: LayerSpec, after: int) -> int:
     node = after
     for matrix in before:
         node = b.matmul(matrix, "projection", node, tokens, s.precision.attention)
-    sequences = sum(group.sequences for group in s.groups)
+    sequences = s.sequences
     work = scan_work(layer.mixer)
     node = b.add(
         "scan", Kind.SCAN, "attention", "scan", (node,), compute_format=FORMATS.index("fp32"),
@@ -134,7 +150,7 @@ def _cross_attention(b: Builder, mixer: AttentionSpec, after: int) -> int:
     s, tokens, hidden, compute = b.setting, b.setting.tokens, b.setting.model.hidden, b.setting.precision.attention
     query, key_value, out = cross_attention_matrices(mixer, hidden)
     node = b.matmul(query, "projection", after, tokens, compute)
-    sequences = sum(group.sequences for group in s.groups)
+    sequences = s.sequences
     if s.step.encode_tokens:
         node = b.matmul(key_value, "projection", node, sequences * s.step.encode_tokens, compute)
     node = b.add(
@@ -212,9 +228,12 @@ def exit_template(setting: Setting) -> Template:
     """Final norm, output head on the LAST token of each sequence only, and sampling."""
     b = Builder(setting)
     model, precision = setting.model, setting.precision
-    sequences = sum(group.sequences for group in setting.groups)
+    sequences = setting.sequences
     rows = setting.tokens if model.family == "encoder" and model.head else sequences
-    node = b.vector("final_norm", "vector", "norm", (STREAM,), rows * model.hidden, FLOP["norm"])
+    after = STREAM
+    if setting.placement.deferred_experts and model.has_experts:
+        after = b.residual("ffn_residual", (STREAM, DEFERRED))
+    node = b.vector("final_norm", "vector", "norm", (after,), rows * model.hidden, FLOP["norm"])
     width = (model.vocabulary if model.head else 0) + model.classes
     if width:
         head = Matrix("head", width, model.hidden)
