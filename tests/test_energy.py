@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scenes import HETERO, ROOT, changed
 
+from archmodel import sizes
 from archmodel.calibration.energy import LARGEST, design, energy, fitted_energies, static_w, with_energies
 from archmodel.cli import main
 from archmodel.components import gpu, link, power
@@ -21,6 +22,7 @@ from archmodel.operation_power import OperationEvents, operation_events
 from archmodel.operation_table import read_operations
 from archmodel.operations import Kind, rows_from
 from archmodel.soc import Soc
+from archmodel.spec.huggingface import read_config
 from archmodel.spec.toml import load_chip, load_stack, load_workload
 from archmodel.units import FORMATS
 from archmodel.validation.energy import energy_score, rank_correlation
@@ -91,7 +93,7 @@ def test_a_link_takes_energy():  # timeloop issue 91
 
 
 def test_power_is_energy_over_time_not_over_cycles(served):  # DRAMsim3 issues 18 and 49
-    assert 2.11793e7 * 1e-12 / (10_000 * 0.63e-9) == pytest.approx(3.36179, rel=1e-5)
+    assert pytest.approx(3.36179, rel=1e-5) == 2.11793e7 * 1e-12 / (10_000 * 0.63e-9)
     assert served.power_w == pytest.approx(served.total_j / served.total_s, rel=1e-12)
     slower = changed(SERVED, gpu={"clock_ghz": 0.5 * H100.blocks["gpu"].clock_ghz, "active_power_w": 0.0})
     same = changed(SERVED, gpu={"active_power_w": 0.0})
@@ -123,7 +125,8 @@ def test_tiles_of_experts_are_multiplied_whole():
 def test_power_is_held_below_the_limit():
     asked = np.linspace(1.0, 3000.0, 200)
     held = power.held_power_w(asked, 700.0)
-    assert np.all(held <= np.minimum(asked, 700.0)) and np.all(np.diff(held) >= 0.0)
+    assert np.all(held <= np.minimum(asked, 700.0))
+    assert np.all(np.diff(held) >= 0.0)
     assert held[asked < 350.0] == pytest.approx(asked[asked < 350.0], rel=1e-3)
     assert held[-1] == pytest.approx(700.0, rel=1e-3)
     assert power.held_power_w(123.0, 0.0) == 123.0
@@ -233,13 +236,16 @@ def test_a_roofline_kernel_draws_what_was_measured():
     found = {device: energy_score("", device, predicted, measured) for device, measured, predicted in roofline_power(ROOT)}
     assert set(found) == {"h200_sxm", "a100_sxm"}
     for score in found.values():
-        assert score.mean < 3.0 and score.constant > 3.0 * score.mean
+        assert score.mean < 3.0
+        assert score.constant > 3.0 * score.mean
 
 
 def test_kernels_of_b200_draw_what_was_measured():
     """Its constants are those of serving runs: these tables had no part in them, but for FP4."""
     scores = {k.what: energy_score("", "", k.power_w, k.measured_w) for k in kernel_power(ROOT) if k.device == "b200_sxm"}
-    assert scores["gemm"].mean < 10.0 and scores["moe"].mean < 10.0 and scores["attention"].mean < 15.0
+    assert scores["gemm"].mean < 10.0
+    assert scores["moe"].mean < 10.0
+    assert scores["attention"].mean < 15.0
 
 
 def test_a_chip_on_paper_is_near_the_published_card():
@@ -258,6 +264,17 @@ def test_a_path_from_memory_to_the_cores_takes_four_times_the_device():
     parts = {key: float(value[0]) / 8e10 * 1e12 for key, value in events.energy_j(soc).items()}
     assert parts["hbm"] == pytest.approx(4.0, abs=0.2)
     assert sum(parts.values()) == pytest.approx(15.3, abs=0.8)  # gpu-benches, marginal energy of a streamed bit
+
+
+@pytest.mark.parametrize(("name", "parameters"), [
+    ("llama-3.1-405b", 405_853_388_800), ("qwen3-8b", 8_190_735_360), ("qwen3-30b-a3b", 30_532_122_624),
+    ("gpt-oss-20b", 20_914_757_184), ("deepseek-v3", 671_026_419_200), ("llama-2-70b", 68_976_648_192),
+    ("gpt-j-6b", 6_050_882_784), ("qwen3-235b-a22b", 235e9), ("qwen3-coder-480b-a35b", 480e9), ("gemma-3-12b", 11.8e9),
+])  # fmt: skip
+def test_the_served_models_are_what_their_names_say(name, parameters):
+    """Exact where tests/anchors/model_configs counts them; of the last three the headline (without the vision tower)."""
+    found = sizes.total_parameters(read_config(ROOT / f"workloads/models/{name}.json"))
+    assert found == pytest.approx(parameters, rel=0.0 if isinstance(parameters, int) else 0.004)
 
 
 # scores
