@@ -203,7 +203,7 @@ def _wall(found: EnergyValidation) -> str:
     cards = "\n".join(
         f"{name_of(card.device)}, a card of sixteen with a 3B model at 28,356 tokens/s: {card.predicted_w:.1f} W predicted, "
         f"{card.measured_w:.1f} W published. Four fifths of it are static power, taken from another 12 nm chip by area."
-        " The rest is counted."
+        " The rest is counted events."
         for card in found.cards
     )
     return f"""\
@@ -212,7 +212,8 @@ def _wall(found: EnergyValidation) -> str:
 MLPerf's power runs: what the boards take at the measured rate, and one overhead for each box (processors, switches,
 fans, supplies), which is the mean of what the box's other runs leave. The H200 box was measured under a power cap that
 its log does not state, which the prediction does not know: its overhead comes out too low for Llama and too high for
-GPT-J, and GPT-J's server run misses 10% by itself. Sequences in flight and groups of GPUs are assumed (`archmodel/validation/energy_wall.py`).
+GPT-J, and GPT-J's server run misses 10% by itself. Sequences in flight and groups of GPUs are assumed
+(`archmodel/validation/energy_wall.py`).
 
 {markdown(header, rows, texts=3)}
 
