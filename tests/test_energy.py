@@ -95,8 +95,9 @@ def test_a_link_takes_energy():  # timeloop issue 91
 def test_power_is_energy_over_time_not_over_cycles(served):  # DRAMsim3 issues 18 and 49
     assert pytest.approx(3.36179, rel=1e-5) == 2.11793e7 * 1e-12 / (10_000 * 0.63e-9)
     assert served.power_w == pytest.approx(served.total_j / served.total_s, rel=1e-12)
-    slower = changed(SERVED, gpu={"clock_ghz": 0.5 * H100.blocks["gpu"].clock_ghz, "active_power_w": 0.0})
-    same = changed(SERVED, gpu={"active_power_w": 0.0})
+    fixed = {"active_power_w": 0.0, "voltage_points": (), "nominal_clock_ghz": 0.0, "clock_static_share": 0.0}
+    slower = changed(SERVED, gpu={**fixed, "clock_ghz": 0.5 * H100.blocks["gpu"].clock_ghz})
+    same = changed(SERVED, gpu=fixed)
     dynamic = [sum(v for name, v in evaluate(chip, LLAMA).energy_j.items() if not name.endswith("_static"))
                for chip in (slower, same)]  # fmt: skip
     assert dynamic[0] == pytest.approx(dynamic[1], rel=0.05)  # events, whatever the period
