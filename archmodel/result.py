@@ -25,7 +25,7 @@ def row_energy_j(soc: Soc, table: Table) -> dict[str, Floats]:
     factor = dvfs.energy_factors(soc.chip)
     for number, (name, unit) in enumerate(soc.units.items()):
         mine = (table.owner == number).astype(float)
-        for part, value in power.unit_energy_j(unit, table.costs, table.rows.compute_format).items():
+        for part, value in power.unit_energy_j(unit, table.costs, table.rows).items():
             out[f"{name}_{part}"] = value * mine * factor[name]
     for column, name in enumerate(soc.shared):
         byte, written = table.byte[:, column], table.written_byte[:, column]
@@ -33,6 +33,8 @@ def row_energy_j(soc: Soc, table: Table) -> dict[str, Floats]:
             out[name] = memory.energy_j(soc.tiers[name], byte - written, written) * factor[name]
         else:
             out[name] = link.energy_j(soc.links[name], byte) * factor[name]
+    if soc.chip.software.sampling_energy_mj_per_token > 0.0:
+        out["sampling"] = power.sampling_energy_j(soc.chip.software, table.rows, soc.chip.placement.tensor_parallel)
     if soc.control:
         out[soc.control[0]] = power.control_energy_j(soc.control[1], table.commands) * factor[soc.control[0]]
     return out
