@@ -13,4 +13,4 @@ Settings = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress on standard error.")]
-ChipFile = Annotated[Path, typer.Argument(metavar="CHIP", help="A chip (TOML).", show_default=False)]
+ChipFile = Annotated[Path, typer.Argument(metavar="CHIP", help="A chip, or a system of chips (TOML).", show_default=False)]

@@ -89,7 +89,7 @@ class _Placer:
     def _unit(self, record: dict[str, Any], owner: str, after: tuple[int, ...]) -> int:
         before = next((i for i in after if i != STREAM), STREAM)
         joined = before != STREAM and self.records[before]["owner"] == owner
-        able = CAPABILITIES[record["capability"]] in self.soc.chip.software.fused
+        able = CAPABILITIES[record["capability"]] in self.soc.software(owner).fused
         fused = self.setting.placement.fusion and able and record["kind"] == Kind.VECTOR and joined
         values = {key: value for key, value in record.items() if key not in ("name", "after")}
         return self.add(record["name"], owner, CLASS_COMPUTE, after, **values, fused=float(fused))
@@ -159,8 +159,8 @@ class _Placer:
         if source == owner:
             return node
         node = self.transfer(f"{source}_to_{owner}", source, owner, (node,), byte)
-        if self.soc.control:
-            name, control = self.soc.control
+        if name := self.soc.dispatcher(owner) or self.soc.dispatcher(source):
+            control = self.soc.controls[name]
             cycles = control.completion_cycles + control.synchronisation_cycles
             node = self.add("synchronise", name, CLASS_SYNCHRONISATION, (node,), lies=owner,
                             duration_s=cycles / (control.clock_ghz * 1e9))  # fmt: skip
@@ -188,7 +188,7 @@ class _Placer:
         node = self.at[before]
         unit = self.lies(node)
         link, peers = self.soc.peer_link(unit)
-        direct = self.soc.chip.software.direct_all_reduce
+        direct = self.soc.software(unit).direct_all_reduce
         (seconds, sent_byte, _), = collectives(self.soc.links[link], peers, OPS.index(record["name"]), self.setting.chips,
                                                record["read_byte"], direct)  # fmt: skip
         return self.add(
@@ -258,8 +258,8 @@ def place_exit(soc: Soc, setting: Setting, template: Template) -> Piece:
     byte = sequences * _TOKEN_ID_BYTE
     if setting.model.family == "encoder":
         byte = sequences * setting.model.hidden * setting.activation_byte
-    if soc.control:
-        name, control = soc.control
+    if name := soc.dispatcher(source):
+        control = soc.controls[name]
         node = placer.transfer("collect", source, name, (node,), byte)
         seconds = control.completion_cycles / (control.clock_ghz * 1e9)
         node = placer.add("complete", name, CLASS_SYNCHRONISATION, (node,), duration_s=seconds)

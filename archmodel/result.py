@@ -18,20 +18,22 @@ from archmodel.steps import Step
 
 
 def row_energy_j(soc: Soc, table: Table) -> dict[str, Floats]:
-    """Dynamic energy [J] of one run of each row, by component; arrays of shape (rows,)."""
+    """Dynamic energy [J] of one run of each row on all copies of a block, by component; arrays of shape (rows,)."""
     out: dict[str, Floats] = {}
     for number, (name, unit) in enumerate(soc.units.items()):
-        mine = (table.owner == number).astype(float)
+        mine = (table.owner == number) * soc.power_scale(name)
         for part, value in power.unit_energy_j(unit, table.costs, table.rows.compute_format).items():
             out[f"{name}_{part}"] = value * mine
     for column, name in enumerate(soc.shared):
-        byte, written = table.byte[:, column], table.written_byte[:, column]
+        scale = soc.power_scale(name)
+        byte, written = scale * table.byte[:, column], scale * table.written_byte[:, column]
         if name in soc.tiers:
             out[name] = memory.energy_j(soc.tiers[name], byte - written, written)
         else:
             out[name] = link.energy_j(soc.links[name], byte)
-    if soc.control:
-        out[soc.control[0]] = power.control_energy_j(soc.control[1], table.commands)
+    for name, control in soc.controls.items():
+        mine = np.array([soc.dispatcher(block) == name for block in soc.resources])[table.owner]
+        out[name] = soc.power_scale(name) * power.control_energy_j(control, table.commands * mine)
     return out
 
 
@@ -136,7 +138,7 @@ class Result:
         """Energy [J] by component, dynamic and static; the values add up to the total."""
         scale = self.chip.power.scale * self.chips
         dynamic = self._sum(lambda step: step.energy_j)
-        static = power.static_power_w(self.chip.blocks, self.chip.power)
+        static = self.soc.static_power_w()
         parts = {name: value * scale for name, value in dynamic.items()}
         return {**parts, **{f"{name}_static": watt * self.total_s * scale for name, watt in static.items() if watt > 0.0}}
 
@@ -149,7 +151,7 @@ class Result:
     @property
     def static_power_w(self) -> dict[str, float]:
         """Static power [W] by block, and of the chip as a whole under `chip`."""
-        static = power.static_power_w(self.chip.blocks, self.chip.power)
+        static = self.soc.static_power_w()
         return {name: watt * self.chip.power.scale * self.chips for name, watt in static.items() if watt > 0.0}
 
     @property
@@ -194,16 +196,16 @@ class Result:
         for name, bandwidth in self.bandwidth_byte_per_s.items():
             out[name] = min(1.0, bandwidth / speed[name])
         busy = self.busy_s()
-        if self.soc.control:
-            out[self.soc.control[0]] = (busy[self.soc.control[0]] + self.dispatch_s) / self.total_s
+        for name in self.soc.controls:
+            out[name] = (busy[name] + self.dispatch_s(name)) / self.total_s
         if self.soc.host:
             out[self.soc.host[0]] = busy[self.soc.host[0]] / self.total_s
         return out
 
-    @cached_property
-    def dispatch_s(self) -> float:
-        """Time [s] in which commands are dispatched, hidden or not."""
-        return sum(step.weight * float(step.count @ self.table.timeline.dispatch_s) for step in self.steps)
+    def dispatch_s(self, control: str) -> float:
+        """Time [s] in which a control core dispatches commands, hidden or not."""
+        mine = np.array([self.soc.dispatcher(block) == control for block in self.soc.resources])[self.table.owner]
+        return sum(step.weight * float(step.count @ (self.table.timeline.dispatch_s * mine)) for step in self.steps)
 
     def _unit_utilisation(self, number: int) -> float:
         seconds = self.table.costs.utilisation * self.table.timeline.duration_s * (self.table.owner == number)

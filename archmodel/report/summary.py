@@ -82,10 +82,11 @@ def unit_times_s(result: Result) -> dict[str, tuple[float, float, float]]:
     by_owner = np.bincount(table.owner, work, minlength=len(soc.resources))
     held = result.busy_s()
     out = {}
-    for name in (*soc.units, *(named[0] for named in (soc.control, soc.host) if named)):
+    for name in (*soc.units, *soc.controls, *([soc.host[0]] if soc.host else [])):
         busy, holding = float(by_owner[soc.resources.index(name)]), held[name]
-        if soc.control and name == soc.control[0]:
-            busy, holding = busy + result.dispatch_s, holding + result.dispatch_s
+        if name in soc.controls:
+            dispatching = result.dispatch_s(name)
+            busy, holding = busy + dispatching, holding + dispatching
         out[name] = (busy, max(0.0, holding - busy), max(0.0, result.total_s - max(busy, holding)))
     return out
 

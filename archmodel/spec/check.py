@@ -16,12 +16,14 @@ from archmodel.spec.chip import (
     GpuSpec,
     HostSpec,
     LinkSpec,
+    MemberSpec,
     NpuSpec,
     PeersSpec,
     SramSpec,
     Unit,
 )
 from archmodel.spec.reader import nearest, shown
+from archmodel.spec.system import lane_problems, member_of
 from archmodel.spec.workload import ROLES, PlacementSpec
 
 #: name -> block; None stands for a block of the file that has problems of its own
@@ -49,10 +51,12 @@ def routes(joins: Mapping[str, tuple[str, ...]], start: str) -> dict[str, list[t
     return found
 
 
-def chip_problems(blocks: Blocks, placement: PlacementSpec) -> list[Problem]:
-    """Everything wrong between the blocks of a chip. Routes are looked at once all else is fine."""
+def chip_problems(
+    blocks: Blocks, placement: PlacementSpec, members: Mapping[str, MemberSpec] | None = None
+) -> list[Problem]:
+    """Everything wrong between the blocks of a chip or system. Routes are looked at once all else is fine."""
     problems = [*_link_problems(blocks), *_unit_problems(blocks), *_share_problems(blocks)]
-    problems += _placement_problems(blocks, placement)
+    problems += [*_placement_problems(blocks, placement), *lane_problems(blocks, members or {})]
     if problems or None in blocks.values():
         return problems
     return _route_problems(blocks, placement)
@@ -93,9 +97,19 @@ def _unit_problems(blocks: Blocks) -> list[Problem]:
     for name, unit in blocks.items():
         if isinstance(unit, Unit):
             problems += [*_memory_problems(blocks, name, unit), *_energy_problems(name, unit)]
+    return problems + _second_problems(blocks)
+
+
+def _second_problems(blocks: Blocks) -> list[Problem]:
+    """A second host; a second control core or group of peers in the same chip: every member of a system may bring one."""
+    problems = []
     for kind, words in ((ControlSpec, "control core"), (HostSpec, "host"), (PeersSpec, "group of peers")):
-        names = _of(blocks, kind)
-        problems += [Problem(other, f"is a second {words} beside {names[0]}; a chip has one") for other in names[1:]]
+        first: dict[str, str] = {}
+        for name in _of(blocks, kind):
+            there = first.setdefault("" if kind is HostSpec else member_of(name), name)
+            if there != name:
+                what = "a system has one, so drop the others" if member_of(name) else "a chip has one"
+                problems.append(Problem(name, f"is a second {words} beside {there}; {what}"))
     return problems
 
 
@@ -169,6 +183,6 @@ def merged_placement(chip: ChipSpec, placement: Mapping[str, Any]) -> ChipSpec:
         if unknown:
             raise SpecError(chip.name, [Problem(f"placement.{key}", "unknown key" + nearest(key, known)) for key in unknown])
         chip = attrs.evolve(chip, placement=attrs.evolve(chip.placement, **placement))
-    if problems := chip_problems(chip.blocks, chip.placement):
+    if problems := chip_problems(chip.blocks, chip.placement, chip.members):
         raise SpecError(chip.name, problems)
     return chip
