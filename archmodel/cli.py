@@ -83,7 +83,9 @@ def eval_command(
 
 @app.command("show")
 def show_command(
-    file: Annotated[Path, typer.Argument(help="A chip, system or workload (TOML), or a model's config.json.", show_default=False)],
+    file: Annotated[
+        Path, typer.Argument(help="A chip, system or workload (TOML), or a model's config.json.", show_default=False)
+    ],
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:

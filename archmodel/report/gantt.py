@@ -8,7 +8,22 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from archmodel.report.figure import BLACK, BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY, YELLOW, boxes, quantities, swatches, title
+from archmodel.report.figure import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PINK,
+    RED,
+    SKY,
+    YELLOW,
+    boxes,
+    margin,
+    quantities,
+    swatches,
+    title,
+)
 from archmodel.report.trace import Trace
 from archmodel.units import si
 
@@ -46,9 +61,10 @@ def draw(figure: Figure, trace: Trace) -> None:
     figure.set_size_inches(11, 1.6 + 2.7 * len(shown))
     title(figure, trace, "timeline by resource")
     height = figure.get_size_inches()[1]
+    left = margin({lane for name in shown for lane in trace.words(name, "resource")}, 0.1)
     panels = figure.subplots(
         len(shown), 1, squeeze=False,
-        gridspec_kw={"left": 0.1, "right": 0.985, "top": 1 - 0.75 / height, "bottom": 1.25 / height, "hspace": 0.42},
+        gridspec_kw={"left": left, "right": 0.985, "top": 1 - 0.75 / height, "bottom": 1.25 / height, "hspace": 0.42},
     )[:, 0]  # fmt: skip
     runs: set[str] = set()
     waits: set[str] = set()

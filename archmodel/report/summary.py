@@ -10,6 +10,7 @@ import numpy as np
 from archmodel.components import memory
 from archmodel.result import Result
 from archmodel.spec.chip import ChipSpec, ControlSpec, DramSpec, SramSpec
+from archmodel.spec.system import member_of
 from archmodel.spec.workload import WorkloadSpec
 
 _POLICIES = {
@@ -138,12 +139,17 @@ def assumptions(parts: Iterator[tuple[str, str]]) -> list[str]:
 
 def chip_sources(chip: ChipSpec) -> Iterator[tuple[str, str]]:
     """Name and source of the chip, its blocks, and its tables. Software counts only where no control core dispatches."""
-    yield "chip", chip.source
+    yield "system" if chip.members else "chip", chip.source
+    for name, member in chip.members.items():
+        yield name, member.source
+        yield f"{name}.power", member.power.source
+        if not any(member_of(block) == name for block in chip.of_kind(ControlSpec)):
+            yield f"{name}.software", member.software.source
     for name, block in chip.blocks.items():
         yield name, block.source
     yield "placement", chip.placement.source
     yield "power", chip.power.source
-    if not chip.of_kind(ControlSpec):
+    if not chip.members and not chip.of_kind(ControlSpec):
         yield "software", chip.software.source
 
 

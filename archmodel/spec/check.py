@@ -51,12 +51,13 @@ def routes(joins: Mapping[str, tuple[str, ...]], start: str) -> dict[str, list[t
     return found
 
 
-def chip_problems(
-    blocks: Blocks, placement: PlacementSpec, members: Mapping[str, MemberSpec] | None = None
-) -> list[Problem]:
+def chip_problems(blocks: Blocks, placement: PlacementSpec, members: Mapping[str, MemberSpec] | None = None) -> list[Problem]:
     """Everything wrong between the blocks of a chip or system. Routes are looked at once all else is fine."""
     problems = [*_link_problems(blocks), *_unit_problems(blocks), *_share_problems(blocks)]
     problems += [*_placement_problems(blocks, placement), *lane_problems(blocks, members or {})]
+    if members and placement.tensor_parallel > 1:
+        rule = "must be 1 in a system: set count of a member, and its parallel"
+        problems.append(Problem("placement.tensor_parallel", rule, str(placement.tensor_parallel)))
     if problems or None in blocks.values():
         return problems
     return _route_problems(blocks, placement)

@@ -308,7 +308,9 @@ class MemberSpec:
     parallel: str = choice("how they divide it: sequences, the inside of every layer, or experts", "data", "tensor", "expert",
                            default="data")  # fmt: skip
     pipeline: int = number("stages in a row, each of `count` cards and a part of the layers", above=0, at_most=1024, default=1)
-    drop: tuple[str, ...] = names("blocks of the chip that the system goes without, or has one of the same name for", default=())
+    drop: tuple[str, ...] = names(
+        "blocks of the chip that the system goes without, or has its own of that name for", default=()
+    )
     source: str = text("why this chip, and why so many", required=True)
     software: SoftwareSpec = attrs.field(factory=SoftwareSpec)
     power: PowerSpec = attrs.field(factory=PowerSpec)

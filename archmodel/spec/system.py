@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import attrs
 
@@ -87,7 +88,7 @@ def renamed_placement(own: Mapping[str, Block | None], members: Members) -> Plac
         return PlacementSpec()
     ((name, (member, chip)),) = members.items()
     placed = {key: getattr(chip.placement, key) for key in (*ROLES, "weights", "kv_cache", "spill")}
-    new = {key: _new_name(name, member, own, block) for key, block in placed.items() if block}
+    new: dict[str, Any] = {key: _new_name(name, member, own, block) for key, block in placed.items() if block}
     return attrs.evolve(chip.placement, **new)
 
 
@@ -115,9 +116,7 @@ def lane_problems(blocks: Mapping[str, Block | None], members: Mapping[str, Memb
     return problems
 
 
-def host_lanes(
-    host: str, blocks: Mapping[str, Block | None], members: Mapping[str, MemberSpec]
-) -> dict[str, tuple[int, int]]:
+def host_lanes(host: str, blocks: Mapping[str, Block | None], members: Mapping[str, MemberSpec]) -> dict[str, tuple[int, int]]:
     """Lanes and number of each PCIe link of a host."""
     links = {name: link for name, link in blocks.items() if isinstance(link, LinkSpec)}
     return {

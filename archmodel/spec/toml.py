@@ -164,7 +164,7 @@ def build_chip(table: Mapping[str, Any], file: str) -> ChipSpec:
         return _build_system(table, Path(file))
     problems: list[Problem] = []
     blocks = {name: _build_block(name, block, table, problems) for name, block in table.items() if name not in _CHIP_TABLES}
-    parts = {
+    parts: dict[str, Any] = {
         name: build(cls, table.get(name, {}), name, problems)
         for name, cls in _CHIP_TABLES.items()
         if name != "chip" and (name != "precision" or name in table)
@@ -210,7 +210,7 @@ def _system_parts(
     precision = chips[0].precision if len(chips) == 1 else None
     below["precision"] = attrs.asdict(precision) if precision else {}
     problems += [Problem("chip", "must not stand in a system, whose head is [system]")] if "chip" in table else []
-    parts = {}
+    parts: dict[str, Any] = {}
     for name, cls in _CHIP_TABLES.items():
         given = table.get(name, {})
         laid = {**below.get(name, {}), **given} if isinstance(given, Mapping) else given
