@@ -30,7 +30,7 @@ FLOORS = (
     ("schedule",),
     ("result",),
     ("evaluate",),
-    ("serving",),
+    ("serving", "splitting"),
     ("validation",),
     ("explain", "audit"),
     ("report",),
