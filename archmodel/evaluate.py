@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
+from archmodel.cards import divided_setting
 from archmodel.costs import Floats
 from archmodel.errors import MappingError, SpecError
 from archmodel.kernels.timeline import CONVERSION, DISPATCH, HOST, MEMORY, OVERHEAD, SYNCHRONISATION, TRANSFER
@@ -141,7 +142,7 @@ def _chain(soc: Soc, setting: Setting, part: Part) -> Chain:
         encoding = attrs.evolve(setting, groups=groups)
         chain += _layers(soc, encoding, model.encoder_order, part.placements[:before], chain[-1][0], encoder=True)
     chain += _layers(soc, setting, model.order, part.placements[before:], chain[-1][0], encoder=False)
-    leaving = attrs.evolve(setting, placement=part.placements[-1])
+    leaving = divided_setting(soc, attrs.evolve(setting, placement=part.placements[-1]))
     last = place_exit(soc, leaving, exit_template(leaving), chain[-1][0].leaves)
     chain.append((last, before + len(model.order)))
     return chain
@@ -157,8 +158,8 @@ def _layers(
     for number, (kind, placement) in enumerate(zip(order, placements, strict=True)):
         key = (kind, id(placement), before.leaves)
         if key not in made:
-            here = attrs.evolve(setting, placement=placement)
-            template = layer_template(setting.model.kinds[kind], here, f"{name}_{kind}", encoder=encoder)
+            here = divided_setting(soc, attrs.evolve(setting, placement=placement))
+            template = layer_template(here.model.kinds[kind], here, f"{name}_{kind}", encoder=encoder)
             made[key] = place(soc, here, template, before.leaves)
         before = made[key]
         chain.append((before, number))

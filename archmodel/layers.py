@@ -20,20 +20,26 @@ from archmodel.units import FORMATS, element_bytes
 def layer_template(layer: LayerSpec, setting: Setting, name: str, encoder: bool = False) -> Template:
     """Operations of one layer, from the residual stream to the residual stream."""
     b = Builder(setting)
+    chips = setting.degrees
     normed = b.norm("norm", STREAM, layer.norm_bias) if layer.norms else STREAM
     mixed = _mixer(b, layer, normed, encoder)
     if layer.parallel:
-        branches = (*_feed_forward(b, layer, normed), mixed)
-        b.residual("residual", (*b.reduced(branches), STREAM))
+        further = _feed_forward(b, layer, normed)
+        together = setting.placement.projection == setting.placement.feed_forward or setting.placement.tensor_parallel > 1
+        if together:
+            branches = b.reduced((*further, mixed), chips.mixer)
+        else:
+            branches = (*b.reduced(further, chips.feed_forward), *b.reduced((mixed,), chips.mixer))
+        b.residual("residual", (*branches, STREAM))
         return b.template(name)
-    stream = b.residual("residual", (*b.reduced((mixed,)), STREAM))
+    stream = b.residual("residual", (*b.reduced((mixed,), chips.mixer), STREAM))
     if layer.cross_attention is not None and not encoder:
         normed = b.norm("cross_norm", stream, layer.norm_bias)
         crossed = _cross_attention(b, layer.cross_attention, normed)
-        stream = b.residual("cross_residual", (*b.reduced((crossed,)), stream))
+        stream = b.residual("cross_residual", (*b.reduced((crossed,), chips.mixer), stream))
     if layer.feed_forward is not None or layer.moe is not None:
         normed = b.norm("ffn_norm", stream, layer.norm_bias) if layer.norms > 1 else stream
-        b.residual("ffn_residual", (*b.reduced(_feed_forward(b, layer, normed)), stream))
+        b.residual("ffn_residual", (*b.reduced(_feed_forward(b, layer, normed), chips.feed_forward), stream))
     return b.template(name)
 
 
@@ -187,7 +193,8 @@ def _experts(b: Builder, layer: LayerSpec, moe: MoeSpec, after: int) -> list[int
     byte = dict(zip(("experts_up", "experts_down"), stored, strict=True))
     for name, columns in expert_kernels(work, formats):
         product = {"weight_byte": byte[name]} if name in byte else {}
-        node = b.record(name, (node, after) if name == "permute" else (node,), {**columns, **product})
+        after_it = (node, after) if name == "permute" else (node,)
+        node = b.record(name, after_it, {**columns, **product, "expert_work": work})
     combined = node
     if not moe.shared_intermediate:
         return [combined]
@@ -220,8 +227,8 @@ def exit_template(setting: Setting) -> Template:
         head = Matrix("head", width, model.hidden)
         node = b.matmul(head, "head", node, rows, precision.head, weight_byte=setting.stored_byte)
         if model.head:
-            width = model.vocabulary * setting.chips + model.classes
-            node = b.collective("all_gather", node, rows * width)
+            width = model.vocabulary * setting.degrees.head + model.classes
+            node = b.collective("all_gather", node, rows * width, setting.degrees.head)
     if model.head and model.family != "encoder":
         b.vector("sampling", "sampling", "sampling", (node,), rows * width, 3.0, exp=1.0, writes=1.0 / width)
     return b.template("exit")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
+from functools import partial
 
 import attrs
 
 from archmodel import sizes
+from archmodel.cards import kept_cache, kept_weights
 from archmodel.plan import Part, Plan, layers_of
 from archmodel.sharing import fractions
 from archmodel.soc import PRINCIPAL, Soc
@@ -61,12 +63,12 @@ def resident_weights(soc: Soc, model: ModelSpec, precision: PrecisionSpec, plan:
     for (kind, *ids), times in alike.items():
         layer = model.kinds[kind]
         for part, weight in sizes.layer_bits(layer, model.hidden, precision).items():
-            held = _held(soc, [by_id[i] for i in ids], ROLE_OF[part], _columns(layer, part))
+            held = _held(soc, [by_id[i] for i in ids], ROLE_OF[part], part, layer)
             _add(bits, held, weight * times)
     for part, weight in sizes.outer_bits(model, precision).items():
         ends = [whole.placements[-1 if part == "head" else 0] for whole in parts]
         role = "head" if part == "embedding" and model.tied_embedding else ROLE_OF[part]
-        _add(bits, _held(soc, ends, role, 0), weight)
+        _add(bits, _held(soc, ends, role, part, None), weight)
     return [Buffer("weights", tier, float(math.ceil(value / 8))) for tier, value in bits.items()]
 
 
@@ -75,21 +77,27 @@ def _add(total: Shares, held: Mapping[str, Fraction], weight: Fraction | int) ->
         total[tier] = total.get(tier, Fraction(0)) + share * weight
 
 
-def _held(soc: Soc, placements: Iterable[PlacementSpec], role: str, columns: int) -> Shares:
-    """Share of the weights of a role in each tier; parts of a plan that work from one tier share what lies there."""
+def _held(soc: Soc, placements: Iterable[PlacementSpec], role: str, part: str, layer: LayerSpec | None) -> Shares:
+    """Share of the weights of a part of the model in each tier; ways that work from one tier share what lies there."""
     held: Shares = {}
+    columns = _columns(layer, part) if layer else 0
+    kept = partial(kept_weights, soc, part=part, layer=layer)
     for placement in placements:
-        for tier, share in _tiers(soc, placement, role, columns, "weights").items():
+        for tier, share in _tiers(soc, placement, role, columns, "weights", kept).items():
             held[tier] = max(held.get(tier, Fraction(0)), share)
     return held
 
 
-def _tiers(soc: Soc, placement: PlacementSpec, role: str, columns: int, key: str) -> Shares:
-    """Share of the `weights` or of the `kv_cache` of a role in each tier, for one placement."""
+def _tiers(
+    soc: Soc, placement: PlacementSpec, role: str, columns: int, key: str, kept: Callable[[str], Fraction]
+) -> Shares:  # fmt: skip
+    """Share of the `weights` or of the `kv_cache` of a role in each tier, for one placement: in the memory of one card, which
+    has the share `kept` of what its unit keeps, or in what all cards share."""
     out: Shares = {}
     for unit, share in _units(soc, placement, role, columns, copied=key == "weights" and role in placement.row_split):
         if unit in soc.units:
             tier = soc.home(unit, key)
+            share *= kept(unit) * Fraction(soc.copies(unit), soc.copies(tier))
             out[tier] = min(out.get(tier, Fraction(0)) + share, Fraction(1))
     return out
 
@@ -145,7 +153,9 @@ def cache_shares(soc: Soc, model: ModelSpec, parts: Iterable[Part]) -> dict[tupl
         placements = part.placements[len(model.encoder_order) :]
         by_id = {id(placement): placement for placement in placements}
         for (kind, number), times in Counter(zip(model.order, map(id, placements), strict=True)).items():
-            held = _tiers(soc, by_id[number], "attention", _columns(model.kinds[kind], "mixers"), "kv_cache")
+            layer, placement = model.kinds[kind], by_id[number]
+            held = _tiers(soc, placement, "attention", _columns(layer, "mixers"), "kv_cache",
+                          partial(kept_cache, soc, layer=layer, sequences=part.sequences))  # fmt: skip
             for tier, share in held.items():
                 total[kind, tier] += share * part.sequences * times  # type: ignore[assignment]
     return {key: Fraction(value) for key, value in total.items()}

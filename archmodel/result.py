@@ -22,11 +22,11 @@ def row_energy_j(soc: Soc, table: Table) -> dict[str, Floats]:
     """Dynamic energy [J] of one run of each row on all copies of a block, by component; arrays of shape (rows,)."""
     out: dict[str, Floats] = {}
     for number, (name, unit) in enumerate(soc.units.items()):
-        mine = (table.owner == number) * soc.power_scale(name)
+        mine = (table.owner == number) * table.active * soc.power_scale(name)
         for part, value in power.unit_energy_j(unit, table.costs, table.rows.compute_format).items():
             out[f"{name}_{part}"] = value * mine
     for column, name in enumerate(soc.shared):
-        scale = soc.power_scale(name)
+        scale = table.active * soc.power_scale(name)
         byte, written = scale * table.byte[:, column], scale * table.written_byte[:, column]
         if name in soc.tiers:
             out[name] = memory.energy_j(soc.tiers[name], byte - written, written)
@@ -34,7 +34,7 @@ def row_energy_j(soc: Soc, table: Table) -> dict[str, Floats]:
             out[name] = link.energy_j(soc.links[name], byte)
     for name, control in soc.controls.items():
         mine = np.array([soc.dispatcher(block) == name for block in soc.resources])[table.owner]
-        out[name] = soc.power_scale(name) * power.control_energy_j(control, table.commands * mine)
+        out[name] = soc.power_scale(name) * power.control_energy_j(control, table.commands * table.active * mine)
     return out
 
 
@@ -223,6 +223,12 @@ class Result:
                 f"one of {self.chips} alike chips that divide the model: times, traffic, capacity and utilisation are of one "
                 f"chip, tokens of the group, energy and power of all {self.chips}"
             )
+        for name, member in self.chip.members.items():
+            if member.count > 1:
+                notes.append(
+                    f"{name}: {member.count} cards: times, traffic, capacity and utilisation are of the one with most to do, "
+                    f"energy and power of all {member.count}"
+                )
         for tier, fraction in self.residency.spilled.items():
             notes.append(f"{fraction:.1%} of the weights of {tier} are spilled to {self.residency.spill_tier}")
         limit = self.chip.power.limit_w

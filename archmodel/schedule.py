@@ -44,6 +44,7 @@ class Table:
     written_byte: Floats  # (rows, shared): the part of `byte` that is written
     timeline: RowTable
     commands: Floats  # commands that the control core issues for the row
+    active: Floats  # share of the cards of its owner's member that work while it runs; 1 on a chip
 
 
 @attrs.frozen(eq=False)
@@ -78,7 +79,8 @@ def tabulate(soc: Soc, residency: Residency, pieces: Sequence[Piece]) -> tuple[T
         usage = np.where(duration[:, None] > 0.0, busiest / (duration[:, None] * soc.shared_byte_per_s), 0.0)
     dispatch, commands = _dispatch(soc, rows, owner, event_class, duration)
     timeline = RowTable(owner, duration, dispatch, event_class, *_shares(costs), np.minimum(usage, 1.0))
-    return Table(rows, owner, costs, byte, written, timeline, commands), index
+    active = np.array([record.get("active", 1.0) for record in records])
+    return Table(rows, owner, costs, byte, written, timeline, commands, active), index
 
 
 def _unit_costs(soc: Soc, residency: Residency, rows: Rows, owner: Ints) -> Costs:
@@ -132,8 +134,9 @@ def _traffic(
 
     def book(unit: str, tier: str, amount: Floats, writes: Floats, mine: Ints) -> None:
         for block in (tier, *soc.route(unit, tier)):
-            byte[mine, soc.shared.index(block)] += amount
-            written[mine, soc.shared.index(block)] += writes
+            users = soc.users(unit, block)
+            byte[mine, soc.shared.index(block)] += amount * users
+            written[mine, soc.shared.index(block)] += writes * users
 
     for number, (name, unit) in enumerate(soc.units.items()):
         mine = np.flatnonzero((owner == number) & (rows.kind >= 0))

@@ -19,6 +19,7 @@ from archmodel.spec.chip import (
     GpuSpec,
     HostSpec,
     LinkSpec,
+    MemberSpec,
     NpuSpec,
     PeersSpec,
     SoftwareSpec,
@@ -26,7 +27,7 @@ from archmodel.spec.chip import (
     Tier,
     Unit,
 )
-from archmodel.spec.system import copies, member_of
+from archmodel.spec.system import holder, member_of
 from archmodel.spec.workload import ROLES, PlacementSpec
 
 #: capability that a role needs at least
@@ -97,9 +98,18 @@ class Soc:
         """Units and links, each with its software and control core."""
         return tuple((n, self.software(n), self.controls.get(self.dispatcher(n))) for n in (*self.units, *self.links))
 
+    @cached_property
+    def _holders(self) -> dict[str, str]:
+        return {name: holder(name, block, self.chip.members) for name, block in self.chip.blocks.items()}
+
+    def member(self, block: str) -> MemberSpec | None:
+        """The member whose cards have a block each; None for a chip and for what a system has once."""
+        return self.chip.members.get(self._holders.get(block, member_of(block)))
+
     def copies(self, block: str) -> int:
         """How many of a block there are: one in each card of its member."""
-        return copies(block, self.chip.blocks.get(block), self.chip.members)
+        member = self.member(block)
+        return member.count if member else 1
 
     def power_scale(self, block: str) -> float:
         """Factor from the power of one block to that of all its copies, that of the whole chip or system apart."""
@@ -161,9 +171,13 @@ class Soc:
         return self._routes[start][end]
 
     def path_byte_per_s(self, unit: str, tier: str) -> float:
-        """Bandwidth [B/s] at which a unit streams from a tier: the slowest of the tier and the links on the way."""
+        """Bandwidth [B/s] at which a unit of one card streams from a tier: the slowest of the tier and the links on the way."""
         names = (tier, *self.route(unit, tier))
-        return float(min(self.shared_byte_per_s[self.shared.index(name)] for name in names))
+        return float(min(self.shared_byte_per_s[self.shared.index(n)] / max(1.0, self.users(unit, n)) for n in names))
+
+    def users(self, unit: str, block: str) -> float:
+        """Cards whose `unit` works over one copy of a block: 1 inside a card, all of them over what the system has once."""
+        return self.copies(unit) / self.copies(block)
 
     def path_latency_s(self, unit: str, tier: str) -> float:
         """First-byte latency [s]: a miss in the unit's buffer, one way over each link, and the tier's own."""

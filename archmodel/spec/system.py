@@ -27,11 +27,18 @@ def stages(name: str, member: MemberSpec) -> tuple[str, ...]:
     return (name,) if member.pipeline == 1 else tuple(f"{name}_{stage}" for stage in range(member.pipeline))
 
 
+def holder(name: str, block: Block | None, members: Mapping[str, MemberSpec]) -> str:
+    """Member whose cards have a block each, or empty. A link of the system that joins members is there once for each card of
+    the smallest of them: every card has its own."""
+    ends = block.joins if isinstance(block, LinkSpec) and not member_of(name) else (name,)
+    joined = [member_of(end) for end in ends if member_of(end) in members]
+    return min(joined, key=lambda member: members[member].count, default="")
+
+
 def copies(name: str, block: Block | None, members: Mapping[str, MemberSpec]) -> int:
-    """How many of a block there are: one in each card of its member. A link of the system that joins members has as many as
-    the smallest of them has cards: each of those has its own."""
-    ends = [member_of(end) for end in block.joins] if isinstance(block, LinkSpec) and not member_of(name) else [member_of(name)]
-    return min((members[end].count for end in ends if end in members), default=1)
+    """How many of a block there are."""
+    member = holder(name, block, members)
+    return members[member].count if member else 1
 
 
 def flattened(own: Mapping[str, Block | None], members: Members) -> dict[str, Block | None]:
@@ -89,6 +96,10 @@ def renamed_placement(own: Mapping[str, Block | None], members: Members) -> Plac
     ((name, (member, chip)),) = members.items()
     placed = {key: getattr(chip.placement, key) for key in (*ROLES, "weights", "kv_cache", "spill")}
     new: dict[str, Any] = {key: _new_name(name, member, own, block) for key, block in placed.items() if block}
+    new["shares"] = {
+        role: {_new_name(name, member, own, unit): share for unit, share in parts.items()}
+        for role, parts in chip.placement.shares.items()
+    }
     return attrs.evolve(chip.placement, **new)
 
 
