@@ -9,13 +9,14 @@ import numpy as np
 
 from archmodel.cards import divided_setting
 from archmodel.costs import Floats
+from archmodel.doors import place_entry, place_exit
 from archmodel.errors import MappingError, SpecError
 from archmodel.kernels.timeline import CONVERSION, DISPATCH, HOST, MEMORY, OVERHEAD, SYNCHRONISATION, TRANSFER
 from archmodel.layers import entry_template, exit_template, layer_template
 from archmodel.operations import Ints
 from archmodel.parallel import divided
-from archmodel.partition import Chain, Piece, place, place_entry, place_exit
-from archmodel.plan import Part, Plan, check_plan, uniform_plan
+from archmodel.partition import Chain, Piece, place
+from archmodel.plan import Part, Plan, check_plan, staged_plan
 from archmodel.residency import plan_residency
 from archmodel.residents import cache_shares
 from archmodel.result import Result, StepResult, row_energy_j
@@ -74,7 +75,7 @@ def _checked(soc: Soc, workload: WorkloadSpec, plan: Plan | None) -> Plan:
     """The plan, or the one that places all alike; checked against model, batch and blocks."""
     model, batch = workload.model, workload.request.batch
     if plan is None:
-        return uniform_plan(model, batch, soc.chip.placement)
+        return staged_plan(soc.chip, model, batch)
     check_plan(plan, model, batch)
     for placement in plan.distinct():
         if problems := chip_problems(soc.chip.blocks, placement):

@@ -29,8 +29,6 @@ from archmodel.spec.workload import ROLES
 from archmodel.template import STREAM, Setting, Template
 from archmodel.units import FORMATS, element_bytes
 
-_TOKEN_ID_BYTE = 4.0
-_PIXEL_BYTE = 1.0  # of a patch element as the host sends it: 8-bit colour
 _QUANTISE_FLOP = 3.0  # scale, round and the running maximum, per element
 _DEQUANTISE_FLOP = 1.0  # scale an accumulator
 _ACCUMULATOR_BYTE = 4.0
@@ -56,7 +54,19 @@ class Piece:
 Chain = list[tuple[Piece, int]]
 
 
-class _Placer:
+def result_byte(record: dict[str, Any]) -> float:
+    """Bytes [B] that a record's result takes where it lies, until the last record that takes it has ended."""
+    kind = record.get("kind")
+    if kind == Kind.MATMUL:
+        return float(record["m"] * record["n"] * record.get("count", 1.0) * record["output_byte"])
+    if kind == Kind.ATTENTION:
+        scores = record["q_tokens"] * record["kv_tokens"] * record["materialised"] * record["input_byte"]
+        outputs = record["q_tokens"] * record["v_dim"] * record["output_byte"]
+        return float(record["sequences"] * record["heads"] * (outputs + scores))
+    return 0.0 if record.get("fused") else float(record.get("write_byte", 0.0))
+
+
+class Placer:
     """Places one template; keeps what already crossed to a unit, so that nothing is sent twice."""
 
     def __init__(self, soc: Soc, setting: Setting, template: Template, enters: str = "") -> None:
@@ -309,56 +319,4 @@ def place(soc: Soc, setting: Setting, template: Template, enters: str = "") -> P
 
     Raises MappingError where no unit can run an operation.
     """
-    return _Placer(soc, setting, template, enters).place()
-
-
-def place_entry(soc: Soc, setting: Setting, template: Template) -> Piece:
-    """The entry: tokenised and embedded on the host, or looked up on a unit from token ids that the host sends."""
-    placer = _Placer(soc, setting, template)
-    host = soc.host
-    software, sequences = soc.chip.software, setting.sequences
-    if host and (software_us := software.step_us + sequences * software.sequence_us) > 0.0:
-        lies = placer.stream_owner
-        placer.stream = placer.add("schedule", host[0], CLASS_HOST, (STREAM,), lies, duration_s=software_us * 1e-6)
-    if host and _looks_up_elsewhere(soc, setting) and setting.step.phase != "decode":
-        name, spec = host
-        seconds = spec.step_us * 1e-6 + setting.tokens * spec.tokenise_us_per_token * 1e-6
-        node = placer.add("host_tokenise", name, CLASS_HOST, (placer.stream,), duration_s=seconds)
-        each = _TOKEN_ID_BYTE if setting.model.vocabulary else _PIXEL_BYTE * setting.model.patch_elements
-        placer.stream = placer.transfer("host_to_chip", name, placer.stream_owner, (node,), setting.tokens * each)
-    return placer.place()
-
-
-def _looks_up_elsewhere(soc: Soc, setting: Setting) -> bool:
-    return soc.host is None or setting.placement.embedding != soc.host[0] or not setting.model.vocabulary
-
-
-def place_exit(soc: Soc, setting: Setting, template: Template, enters: str = "") -> Piece:
-    """The exit: results are collected over the network by the control core, which hands them to the host."""
-    placer = _Placer(soc, setting, template, enters)
-    piece = placer.place()
-    if not soc.host:
-        return piece
-    node = piece.exit
-    source = placer.lies(node)
-    sequences = setting.sequences
-    byte = sequences * _TOKEN_ID_BYTE
-    if setting.model.family == "encoder":
-        byte = sequences * setting.model.hidden * setting.activation_byte
-    if name := soc.dispatcher(source):
-        control = soc.controls[name]
-        node = placer.transfer("collect", source, name, (node,), byte)
-        seconds = control.completion_cycles / (control.clock_ghz * 1e9)
-        node = placer.add("complete", name, CLASS_SYNCHRONISATION, (node,), duration_s=seconds)
-        trapped = (
-            sequences
-            / setting.step.sequences
-            * control.exceptions_per_step
-            * control.exception_cycles
-            / (control.clock_ghz * 1e9)
-        )
-        if trapped > 0.0:
-            node = placer.add("exceptions", name, CLASS_SYNCHRONISATION, (node,), duration_s=trapped)
-        source = name
-    node = placer.transfer("chip_to_host", source, soc.host[0], (node,), byte)
-    return attrs.evolve(piece, records=tuple(placer.records), exit=node)
+    return Placer(soc, setting, template, enters).place()

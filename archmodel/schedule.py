@@ -22,7 +22,7 @@ from archmodel.kernels.timeline import (
     simulate,
 )
 from archmodel.operations import Ints, Kind, Rows, rows_from
-from archmodel.partition import Piece
+from archmodel.partition import Piece, result_byte
 from archmodel.residency import Residency
 from archmodel.soc import Soc
 from archmodel.spec.chip import CAPABILITIES, GpuSpec, SoftwareSpec
@@ -45,6 +45,8 @@ class Table:
     timeline: RowTable
     commands: Floats  # commands that the control core issues for the row
     active: Floats  # share of the cards of its owner's member that work while it runs; 1 on a chip
+    lies: Ints  # unit that holds the row's result, as an index into Soc.resources; -1 where no unit does
+    result_byte: Floats  # bytes of that result
 
 
 @attrs.frozen(eq=False)
@@ -80,7 +82,13 @@ def tabulate(soc: Soc, residency: Residency, pieces: Sequence[Piece]) -> tuple[T
     dispatch, commands = _dispatch(soc, rows, owner, event_class, duration)
     timeline = RowTable(owner, duration, dispatch, event_class, *_shares(costs), np.minimum(usage, 1.0))
     active = np.array([record.get("active", 1.0) for record in records])
-    return Table(rows, owner, costs, byte, written, timeline, commands, active), index
+    lies = np.array([_index(soc, str(record["lies"])) for record in records], dtype=np.int64)
+    results = np.array([result_byte(record) for record in records])
+    return Table(rows, owner, costs, byte, written, timeline, commands, active, lies, results), index
+
+
+def _index(soc: Soc, block: str) -> int:
+    return soc.resources.index(block) if block in soc.units else -1
 
 
 def _unit_costs(soc: Soc, residency: Residency, rows: Rows, owner: Ints) -> Costs:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Any
 
 import attrs
@@ -25,6 +26,33 @@ def member_of(block: str) -> str:
 def stages(name: str, member: MemberSpec) -> tuple[str, ...]:
     """Members that a member of the file stands for: itself, or the stages of its pipeline."""
     return (name,) if member.pipeline == 1 else tuple(f"{name}_{stage}" for stage in range(member.pipeline))
+
+
+def pipelines(members: Mapping[str, MemberSpec]) -> dict[str, tuple[str, ...]]:
+    """Pipelines by their name in the file: the members that are their stages, in order."""
+    names = {name.rpartition("_")[0]: member for name, member in members.items() if member.pipeline > 1}
+    return {name: stages(name, member) for name, member in names.items()}
+
+
+def renamed(placement: PlacementSpec, rename: Callable[[str], str]) -> PlacementSpec:
+    """The placement with every block that it names renamed."""
+    named = {key: getattr(placement, key) for key in (*ROLES, "weights", "kv_cache", "spill")}
+    changed: dict[str, Any] = {key: rename(block) for key, block in named.items() if block}
+    changed["shares"] = {
+        role: {rename(unit): share for unit, share in parts.items()} for role, parts in placement.shares.items()
+    }
+    return attrs.evolve(placement, **changed)
+
+
+def at_stages(placement: PlacementSpec, at: Mapping[tuple[str, ...], int], members: Mapping[str, MemberSpec]) -> PlacementSpec:
+    """The placement with blocks of pipelines, named as in the file or by the first stage, at the stage of each `at`."""
+    there = {name: row[at[row]] for pipeline, row in pipelines(members).items() for name in (pipeline, row[0])}
+    return renamed(placement, lambda block: _moved(block, there))
+
+
+def _moved(block: str, there: Mapping[str, str]) -> str:
+    member, dot, name = block.partition(".")
+    return f"{there.get(member, member)}{dot}{name}"
 
 
 def holder(name: str, block: Block | None, members: Mapping[str, MemberSpec]) -> str:
@@ -56,15 +84,9 @@ def flattened(own: Mapping[str, Block | None], members: Members) -> dict[str, Bl
 def _spread(block: Block | None, members: Members) -> Block | None:
     if not isinstance(block, LinkSpec):
         return block
-    ends: list[str] = []
-    for end in block.joins:
-        rows = [name for name, (member, _) in members.items() if member.pipeline > 1 and _stage_of(name) == member_of(end)]
-        ends += [f"{name}.{end.partition('.')[2]}" for name in rows] or [end]
-    return attrs.evolve(block, joins=tuple(ends))
-
-
-def _stage_of(name: str) -> str:
-    return name.rpartition("_")[0]
+    rows = pipelines({name: member for name, (member, _) in members.items()})
+    ends = [[f"{stage}.{end.partition('.')[2]}" for stage in rows.get(member_of(end), ())] or [end] for end in block.joins]
+    return attrs.evolve(block, joins=tuple(chain.from_iterable(ends)))
 
 
 def _renamed(name: str, member: MemberSpec, chip: ChipSpec, own: Mapping[str, Block | None]) -> dict[str, Block]:
@@ -89,18 +111,10 @@ def _new_name(name: str, member: MemberSpec, own: Mapping[str, Block | None], bl
     return block if block in member.drop and block in own else f"{name}.{block}"
 
 
-def renamed_placement(own: Mapping[str, Block | None], members: Members) -> PlacementSpec:
-    """The placement that a system starts from: that of its member where it has one only, else an empty one."""
-    if len(members) != 1:
-        return PlacementSpec()
-    ((name, (member, chip)),) = members.items()
-    placed = {key: getattr(chip.placement, key) for key in (*ROLES, "weights", "kv_cache", "spill")}
-    new: dict[str, Any] = {key: _new_name(name, member, own, block) for key, block in placed.items() if block}
-    new["shares"] = {
-        role: {_new_name(name, member, own, unit): share for unit, share in parts.items()}
-        for role, parts in chip.placement.shares.items()
-    }
-    return attrs.evolve(chip.placement, **new)
+def first_placement(own: Mapping[str, Block | None], members: Members) -> PlacementSpec:
+    """The placement that a system starts from: that of its first member."""
+    name, (member, chip) = next(iter(members.items()))
+    return renamed(chip.placement, lambda block: _new_name(name, member, own, block))
 
 
 def member_problems(members: Members) -> list[Problem]:

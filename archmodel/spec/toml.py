@@ -18,7 +18,7 @@ from archmodel.spec.huggingface import read_config
 from archmodel.spec.model import ModelSpec
 from archmodel.spec.reader import build, nearest, read_text, shown
 from archmodel.spec.shape import ShapeSpec, expand, shape_problems
-from archmodel.spec.system import Members, flattened, member_problems, renamed_placement, stages
+from archmodel.spec.system import Members, at_stages, first_placement, flattened, member_problems, pipelines, stages
 from archmodel.spec.workload import LimitsSpec, PlacementSpec, PrecisionSpec, RequestSpec, WorkloadSpec
 
 Overrides = Mapping[str, Any]
@@ -188,8 +188,13 @@ def _build_system(table: Mapping[str, Any], path: Path) -> ChipSpec:
     own = {name: _build_block(name, block, table, problems) for name, block in table.items()
            if name not in cards and name not in ("system", *_CHIP_TABLES)}  # fmt: skip
     blocks = flattened(own, members)
-    laid = _system_parts(table, own, members, problems)
     specs = {name: member for name, (member, _) in members.items()}
+    laid = _system_parts(table, own, members if len(cards) == 1 else {}, problems)
+    if laid["placement"]:
+        laid["placement"] = at_stages(laid["placement"], dict.fromkeys(pipelines(specs).values(), 0), specs)
+    if members:
+        below = attrs.asdict(next(iter(specs.values())).software)
+        laid["software"] = build(SoftwareSpec, {**below, **table.get("software", {})}, "software", [])
     system = build(ChipSpec, table["system"], "system", problems, blocks=blocks, members=specs, **laid)
     problems += member_problems(members)
     if len(members) >= len(cards) > 0:
@@ -200,16 +205,16 @@ def _build_system(table: Mapping[str, Any], path: Path) -> ChipSpec:
 
 
 def _system_parts(
-    table: Mapping[str, Any], own: Mapping[str, Block | None], members: Members, problems: list[Problem]
+    table: Mapping[str, Any], own: Mapping[str, Block | None], only: Members, problems: list[Problem]
 ) -> dict[str, Any]:
-    """Placement, precision, software and power of a system: its own tables, laid over those of its member where it has one
-    only. The software of the whole run is that of the first member."""
-    chips = [chip for _, chip in members.values()]
-    below: dict[str, Any] = {"placement": attrs.asdict(renamed_placement(own, members))}
-    below["software"] = attrs.asdict(next(iter(members.values()))[0].software) if members else {}
-    precision = chips[0].precision if len(chips) == 1 else None
-    below["precision"] = attrs.asdict(precision) if precision else {}
-    problems += [Problem("chip", "must not stand in a system, whose head is [system]")] if "chip" in table else []
+    """Placement, precision, software and power of a system: its own, laid over those of its only member, if any."""
+    if "chip" in table:
+        problems.append(Problem("chip", "must not stand in a system, whose head is [system]"))
+    below: dict[str, Any] = {}
+    if only:
+        precision = next(iter(only.values()))[1].precision
+        below = {"placement": attrs.asdict(first_placement(own, only))}
+        below |= {"precision": attrs.asdict(precision)} if precision else {}
     parts: dict[str, Any] = {}
     for name, cls in _CHIP_TABLES.items():
         given = table.get(name, {})
