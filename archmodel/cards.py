@@ -97,6 +97,8 @@ def one_card(soc: Soc, unit: str, record: Record, sequences: int) -> Record:
 
 def _expert_card(record: Record, work: ExpertWork, share: float, member: MemberSpec) -> Record:
     """A kernel of the experts on one card: its tokens on all experts, or all tokens on its experts."""
+    if member.parallel == "expert" and work.experts % member.count:
+        raise MappingError(f"expert parallelism: {member.count} cards do not divide {work.experts:g} experts")
     spread = member.parallel == "expert" and record["role"] == ROLES.index("feed_forward")
     mine = attrs.evolve(work, ranks=member.count) if spread else attrs.evolve(work, tokens=work.tokens * share)
     old, new = (dict(expert_kernels(each, _PLAIN))[record["name"]] for each in (work, mine))
@@ -117,16 +119,14 @@ def exchanged_tokens(soc: Soc, unit: str, record: Record, sequences: int) -> tup
     return cards, float(work.tokens) * _most(sequences, cards) * reached
 
 
-def kept_weights(soc: Soc, unit: str, part: str, layer: LayerSpec | None) -> Fraction:
+def kept_weights(soc: Soc, unit: str, part: str) -> Fraction:
     """Share of the weights of a part of the model that one card of a unit's member holds."""
     member = soc.member(unit)
     if member is None or member.parallel == "data":
         return Fraction(1)
     if member.parallel == "tensor":
         return Fraction(1, member.count) if part in _DIVIDED else Fraction(1)
-    if part != "experts" or layer is None or layer.moe is None:
-        return Fraction(1)
-    return Fraction(-(-layer.moe.experts // member.count), layer.moe.experts)
+    return Fraction(1, member.count) if part == "experts" else Fraction(1)
 
 
 def kept_cache(soc: Soc, unit: str, layer: LayerSpec, sequences: int) -> Fraction:

@@ -16,7 +16,7 @@ from archmodel.layers import entry_template, exit_template, layer_template
 from archmodel.operations import Ints
 from archmodel.parallel import divided
 from archmodel.partition import Chain, Piece, place
-from archmodel.plan import Part, Plan, check_plan, staged_plan
+from archmodel.plan import Part, Plan, check_plan, staged_plan, uniform_plan
 from archmodel.residency import plan_residency
 from archmodel.residents import cache_shares
 from archmodel.result import Result, StepResult, row_energy_j
@@ -24,6 +24,7 @@ from archmodel.schedule import Table, run, tabulate
 from archmodel.soc import Soc
 from archmodel.spec.check import chip_problems, merged_placement
 from archmodel.spec.chip import ChipSpec
+from archmodel.spec.system import pipelines
 from archmodel.spec.workload import PlacementSpec, PrecisionSpec, WorkloadSpec
 from archmodel.steps import Group, Sample, Step, decode_samples, first_step
 from archmodel.template import Setting
@@ -75,7 +76,9 @@ def _checked(soc: Soc, workload: WorkloadSpec, plan: Plan | None) -> Plan:
     """The plan, or the one that places all alike; checked against model, batch and blocks."""
     model, batch = workload.model, workload.request.batch
     if plan is None:
-        return staged_plan(soc.chip, model, batch)
+        if pipelines(soc.chip.members):
+            return staged_plan(soc.chip, model, batch, soc.explicit(soc.chip.placement))
+        return uniform_plan(model, batch, soc.chip.placement)
     check_plan(plan, model, batch)
     for placement in plan.distinct():
         if problems := chip_problems(soc.chip.blocks, placement):

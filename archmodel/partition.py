@@ -47,6 +47,7 @@ class Piece:
     exit: int  # record whose end passes the residual stream on
     leaves: str  # unit on which it then lies
     stream_byte: float  # bytes of that stream
+    enters: str  # unit on which it lies before
     widened: tuple[tuple[str, str, str, str], ...] = ()  # operation, unit, format asked for, format computed in
 
 
@@ -107,7 +108,7 @@ class Placer:
         last = self._to_stream(self.at[len(self.template.records) - 1])
         leaves = self.lies(last)
         held = self._result_byte(STREAM) * portion(self.soc, leaves, self.setting.sequences)
-        return Piece(self.template.name, tuple(self.records), last, leaves, held, tuple(self.widened))
+        return Piece(self.template.name, tuple(self.records), last, leaves, held, self.enters, tuple(self.widened))
 
     def _place(self, index: int, taken: float = 1.0) -> int:
         """Record that yields the result of the template's operation `index`, which takes the share `taken` of its inputs."""

@@ -52,17 +52,16 @@ def uniform_plan(model: ModelSpec, batch: int, placement: PlacementSpec, name: s
     return Plan(name, (Part(batch, (placement,) * len(layers_of(model))),))
 
 
-def staged_plan(chip: ChipSpec, model: ModelSpec, batch: int, name: str = "as placed") -> Plan:
-    """As `uniform_plan` by the chip's placement, but the layers divided evenly over the stages of each pipeline."""
+def staged_plan(chip: ChipSpec, model: ModelSpec, batch: int, placement: PlacementSpec, name: str = "as placed") -> Plan:
+    """As `uniform_plan`, but the layers divided evenly over the stages of each of the chip's pipelines, of which the placement
+    names the first."""
     rows, layers = pipelines(chip.members), len(layers_of(model))
-    if not rows:
-        return uniform_plan(model, batch, chip.placement, name)
     made: dict[tuple[int, ...], PlacementSpec] = {}
     placements = []
     for layer in range(layers):
         stage = tuple(layer * len(row) // layers for row in rows.values())
         if stage not in made:
-            made[stage] = at_stages(chip.placement, dict(zip(rows.values(), stage, strict=True)), chip.members)
+            made[stage] = at_stages(placement, dict(zip(rows.values(), stage, strict=True)), chip.members)
         placements.append(made[stage])
     return Plan(name, (Part(batch, tuple(placements)),))
 

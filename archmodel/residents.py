@@ -81,7 +81,7 @@ def _held(soc: Soc, placements: Iterable[PlacementSpec], role: str, part: str, l
     """Share of the weights of a part of the model in each tier; ways that work from one tier share what lies there."""
     held: Shares = {}
     columns = _columns(layer, part) if layer else 0
-    kept = partial(kept_weights, soc, part=part, layer=layer)
+    kept = partial(kept_weights, soc, part=part)
     for placement in placements:
         for tier, share in _tiers(soc, placement, role, columns, "weights", kept).items():
             held[tier] = max(held.get(tier, Fraction(0)), share)

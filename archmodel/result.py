@@ -27,11 +27,11 @@ def row_energy_j(soc: Soc, table: Table) -> dict[str, Floats]:
             out[f"{name}_{part}"] = value * mine
     for column, name in enumerate(soc.shared):
         scale = table.active * soc.power_scale(name)
-        byte, written = scale * table.byte[:, column], scale * table.written_byte[:, column]
+        byte, written = table.byte[:, column], table.written_byte[:, column]
         if name in soc.tiers:
-            out[name] = memory.energy_j(soc.tiers[name], byte - written, written)
+            out[name] = scale * memory.energy_j(soc.tiers[name], byte - written, written)
         else:
-            out[name] = link.energy_j(soc.links[name], byte)
+            out[name] = scale * link.energy_j(soc.links[name], byte)
     for name, control in soc.controls.items():
         mine = np.array([soc.dispatcher(block) == name for block in soc.resources])[table.owner]
         out[name] = soc.power_scale(name) * power.control_energy_j(control, table.commands * table.active * mine)

@@ -264,7 +264,7 @@ def _local(soc: Soc, piece: Piece) -> tuple[Ints, Ints, Ints]:
     stage: list[int] = []
     unit: list[str] = []
     for record in piece.records:
-        before = [(stage[i], unit[i]) for i in record["after"] if i != STREAM]
+        before = [(0, piece.enters) if i == STREAM else (stage[i], unit[i]) for i in record["after"]]
         owner = str(record["owner"]) if record["owner"] in soc.units else ""
         reached, at = max(before, default=(0, owner))
         stage.append(reached + (bool(owner) and bool(at) and owner != at))

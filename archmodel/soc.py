@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import attrs
 import numpy as np
@@ -207,6 +208,16 @@ class Soc:
             if capability in self.units[name].capabilities:
                 return name
         raise MappingError(f"{self.chip.name}: no unit can run {capability}, which the role {role} needs")
+
+    def explicit(self, placement: PlacementSpec) -> PlacementSpec:
+        """The placement with the owner of every role named, where any unit can run the role."""
+        able = {name for unit in self.units.values() for name in unit.capabilities}
+        owners: dict[str, Any] = {
+            role: self.owner(role, need, placement)
+            for role, need in PRINCIPAL.items()
+            if need in able and not placement.shares.get(role)
+        }
+        return attrs.evolve(placement, **owners)
 
     def home(self, unit: str, key: str) -> str:
         """Tier of the `weights` or the `kv_cache` that a unit works with: as placed, else the unit's own memory."""

@@ -155,14 +155,16 @@ def _placement_problems(blocks: Blocks, placement: PlacementSpec) -> list[Proble
 
 
 def _route_problems(blocks: Blocks, placement: PlacementSpec) -> list[Problem]:
-    """From each unit: to its memories, to what the placement names, to the other units, the control core and the host."""
+    """From each unit: to its memories, to what the placement names, to the other units, its control core and the host."""
     joins = {name: link.joins for name, link in blocks.items() if isinstance(link, LinkSpec)}
     named = [getattr(placement, key) for key in (*ROLES, "weights", "kv_cache", "spill")]
-    common = [*named, *_of(blocks, *_UNITS, ControlSpec, HostSpec)]
+    common = [*named, *_of(blocks, *_UNITS, HostSpec)]
+    cores = _of(blocks, ControlSpec)
     problems: list[Problem] = []
     for name, unit in blocks.items():
         if isinstance(unit, Unit):
-            problems += _reach(name, (unit.buffer, unit.memory, *common), routes(joins, name))
+            own = [core for core in cores if member_of(core) in ("", member_of(name))]
+            problems += _reach(name, (unit.buffer, unit.memory, *common, *own), routes(joins, name))
     return problems
 
 
