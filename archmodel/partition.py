@@ -26,7 +26,7 @@ from archmodel.soc import Soc
 from archmodel.spec.chip import CAPABILITIES
 from archmodel.spec.system import member_of
 from archmodel.spec.workload import ROLES
-from archmodel.template import STREAM, Setting, Template
+from archmodel.template import DEFERRED, STREAM, Setting, Template
 from archmodel.units import FORMATS, element_bytes
 
 _QUANTISE_FLOP = 3.0  # scale, round and the running maximum, per element
@@ -46,6 +46,8 @@ class Piece:
     records: tuple[dict[str, Any], ...]
     exit: int  # record whose end passes the residual stream on
     leaves: str  # unit on which it then lies
+    deferred: int  # record whose result the next piece takes beside the stream; -1: none
+    late: tuple[int, ...]  # records that are issued with the next piece, where they are taken, not to hold up what is between
     stream_byte: float  # bytes of that stream
     enters: str  # unit on which it lies before
     widened: tuple[tuple[str, str, str, str], ...] = ()  # operation, unit, format asked for, format computed in
@@ -91,7 +93,7 @@ class Placer:
         return len(self.records) - 1
 
     def lies(self, node: int) -> str:
-        return self.enters if node == STREAM else str(self.records[node]["lies"])
+        return self.enters if node < 0 else str(self.records[node]["lies"])
 
     def place(self) -> Piece:
         if self.stream == STREAM:
@@ -106,9 +108,25 @@ class Placer:
                 self.at[run.end - 1] = self._shared(run)
                 index = run.end
         last = self._to_stream(self.at[len(self.template.records) - 1])
-        leaves = self.lies(last)
-        held = self._result_byte(STREAM) * portion(self.soc, leaves, self.setting.sequences)
-        return Piece(self.template.name, tuple(self.records), last, leaves, held, self.enters, tuple(self.widened))
+        late = self.template.deferred
+        deferred = -1 if late < 0 else self.cross(self.at[late], self.stream_owner, self._result_byte(late))
+        held = self._result_byte(STREAM) * portion(self.soc, self.lies(last), self.setting.sequences)
+        return Piece(self.template.name, tuple(self.records), last, self.lies(last), deferred, self._late(last, deferred),
+                     held, self.enters, tuple(self.widened))  # fmt: skip
+
+    def _late(self, last: int, deferred: int) -> tuple[int, ...]:
+        """Of what leads to `deferred` alone: records of the stream's own unit that wait for another unit."""
+        if deferred < 0:
+            return ()
+        waits, needed = set[int](), {last}
+        for index, record in enumerate(self.records):
+            if any(i in waits or (i >= 0 and self.records[i]["owner"] != self.stream_owner) for i in record["after"]):
+                waits.add(index)
+        for index in reversed(range(last + 1)):
+            if index in needed:
+                needed |= set(self.records[index]["after"])
+        mine = (i for i in sorted(waits - needed) if self.records[i]["owner"] == self.stream_owner)
+        return tuple(mine)
 
     def _place(self, index: int, taken: float = 1.0) -> int:
         """Record that yields the result of the template's operation `index`, which takes the share `taken` of its inputs."""
@@ -153,7 +171,7 @@ class Placer:
         return node
 
     def _unit(self, record: dict[str, Any], owner: str, after: tuple[int, ...]) -> int:
-        before = next((i for i in after if i != STREAM), STREAM)
+        before = next((i for i in after if i >= 0), STREAM)
         joined = before != STREAM and self.records[before]["owner"] == owner
         able = CAPABILITIES[record["capability"]] in self.soc.software(owner).fused
         fused = self.setting.placement.fusion and able and record["kind"] == Kind.VECTOR and joined
@@ -207,7 +225,7 @@ class Placer:
         key = (index, owner, taken * (element_bytes(quantised) if quantised else a))
         if key in self.crossed:
             return self.crossed[key]
-        node = self.stream if index == STREAM else self.at[index]
+        node = self.stream if index == STREAM else index if index == DEFERRED else self.at[index]
         source = self.lies(node)
         byte = self._result_byte(index) * taken
         if quantised:
@@ -305,7 +323,7 @@ class Placer:
     def _result_byte(self, index: int) -> float:
         """Bytes that the result of a template operation takes, in the activation format."""
         a = self.setting.activation_byte
-        if index == STREAM:
+        if index < 0:
             return self.setting.tokens * self.setting.model.hidden * a
         record = self.made[index]
         if record["kind"] == Kind.MATMUL:

@@ -14,7 +14,6 @@ from archmodel.plan import Plan
 from archmodel.residents import Buffer, merged, resident_caches, resident_weights
 from archmodel.soc import Soc
 from archmodel.spec.workload import PrecisionSpec, WorkloadSpec
-from archmodel.template import STREAM
 
 
 @attrs.frozen(eq=False)
@@ -38,7 +37,7 @@ def live_byte(piece: Piece) -> dict[str, float]:
     last_use: dict[int, int] = {}
     for index, record in enumerate(piece.records):
         for before in record["after"]:
-            if before != STREAM:
+            if before >= 0:
                 last_use[before] = index
     change: dict[str, list[float]] = {}
     for index, record in enumerate(piece.records):

@@ -33,7 +33,7 @@ FLOORS = (
     ("evaluate",),
     ("serving", "splitting", "lifetimes"),
     ("validation",),
-    ("explain", "audit"),
+    ("explain", "audit", "economics"),
     ("report",),
     ("options",),
     ("studies",),

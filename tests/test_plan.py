@@ -180,3 +180,38 @@ def test_segments_add_up_in_every_plan():
         for step in result.steps:
             assert np.all(step.byte[: len(result.soc.tiers)] <= result.soc.shared_byte_per_s[: len(result.soc.tiers)]
                           * step.total_s * (1 + 1e-9))  # fmt: skip
+
+
+def test_deferred_experts_run_beside_the_next_attention():
+    """Attention of the next layer overlaps the experts, where both have a unit, and all work is done."""
+    workload = load_workload(ROOT / "workloads/llm_100b_moe.toml")
+    plain = attrs.evolve(HETERO.placement, micro_batches=1)
+    prompt, late = (evaluate(HETERO, workload, plan=uniform_plan(workload.model, workload.request.batch, placement))
+                    for placement in (plain, attrs.evolve(plain, deferred_experts=True)))  # fmt: skip
+    assert macs(late) == pytest.approx(macs(prompt), rel=1e-12)
+    assert late.decode_s < 0.95 * prompt.decode_s
+    busy = late.busy_s("decode")
+    assert late.decode_s >= max(busy["gpu"], busy["npu"]) * (1 - 1e-9)
+    assert resident(late, "weights") == resident(prompt, "weights")
+    # on one unit nothing can run beside anything: only the further addition at the end is left of it
+    alone_plan = uniform_plan(workload.model, workload.request.batch, attrs.evolve(plain, feed_forward="gpu"))
+    late_alone = attrs.evolve(plain, feed_forward="gpu", deferred_experts=True)
+    deferred = uniform_plan(workload.model, workload.request.batch, late_alone)
+    one, two = (evaluate(HETERO, workload, plan=plan).decode_s for plan in (alone_plan, deferred))
+    assert one <= two * (1 + 1e-9)
+    assert two < one * 1.02
+
+
+def test_every_layer_takes_what_the_one_before_deferred():
+    workload = load_workload(ROOT / "workloads/llm_100b_moe.toml")
+    placement = attrs.evolve(HETERO.placement, deferred_experts=True)
+    result = evaluate(HETERO, workload, plan=uniform_plan(workload.model, workload.request.batch, placement))
+    program, names = result.steps[1].program, result.table.rows.name
+    events = program.events
+    taken = 0
+    for event, row in enumerate(events.row):
+        if names[row] == "ffn_residual":
+            before = events.dep[events.dep_start[event] : events.dep_start[event + 1]]
+            late = [e for e in before if program.layer[e] == program.layer[event] - 1 and names[events.row[e]] == "combine"]
+            taken += len(late)
+    assert taken == len(workload.model.order), "each layer's experts are added up once, a layer later"

@@ -14,6 +14,8 @@ import attrs
 from archmodel.errors import Problem, SpecError
 from archmodel.spec.check import chip_problems
 from archmodel.spec.chip import KINDS, Block, ChipSpec, MemberSpec, PowerSpec, SoftwareSpec
+from archmodel.spec.cost import CostSpec
+from archmodel.spec.cost_check import cost_problems
 from archmodel.spec.huggingface import read_config
 from archmodel.spec.model import ModelSpec
 from archmodel.spec.reader import build, nearest, read_text, shown
@@ -24,7 +26,8 @@ from archmodel.spec.workload import LimitsSpec, PlacementSpec, PrecisionSpec, Re
 Overrides = Mapping[str, Any]
 
 _CHIP_TABLES = {"chip": ChipSpec, "placement": PlacementSpec, "precision": PrecisionSpec, "software": SoftwareSpec,
-                "power": PowerSpec}  # fmt: skip
+                "power": PowerSpec, "cost": CostSpec}  # fmt: skip
+_OPTIONAL = ("precision", "cost")  # tables of a chip that are None where they are missing
 _RUN_TABLES = {"request": RequestSpec, "precision": PrecisionSpec, "limits": LimitsSpec, "placement": PlacementSpec}
 WORKLOAD_TABLES = ("workload", "model", *_RUN_TABLES)
 
@@ -122,7 +125,7 @@ def chip_table(path: str | Path) -> dict[str, Any]:
             below, base = _layer(file)
         except SpecError as error:
             raise SpecError(str(path), _through("chip.extends", error)) from None
-        table = _laid_over(below, table)
+        table = laid_over(below, table)
     return table
 
 
@@ -138,11 +141,11 @@ def _through(key: str, error: SpecError) -> list[Problem]:
     return [Problem(key, str(problem), error.file) for problem in error.problems]
 
 
-def _laid_over(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
+def laid_over(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in top.items():
         below = merged.get(key)
-        merged[key] = _laid_over(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+        merged[key] = laid_over(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
     return merged
 
 
@@ -167,11 +170,12 @@ def build_chip(table: Mapping[str, Any], file: str) -> ChipSpec:
     parts: dict[str, Any] = {
         name: build(cls, table.get(name, {}), name, problems)
         for name, cls in _CHIP_TABLES.items()
-        if name != "chip" and (name != "precision" or name in table)
+        if name != "chip" and (name not in _OPTIONAL or name in table)
     }
-    parts = {"precision": None, "members": {}, **parts}
+    parts = {"members": {}, **dict.fromkeys(_OPTIONAL), **parts}
     chip = build(ChipSpec, table.get("chip", {}), "chip", problems, blocks=blocks, **parts)
     problems += chip_problems(blocks, parts["placement"] or PlacementSpec())
+    problems += cost_problems(blocks, parts["cost"])
     if problems or chip is None:
         raise SpecError(file, problems)
     return chip
@@ -208,19 +212,20 @@ def _system_parts(
     table: Mapping[str, Any], own: Mapping[str, Block | None], only: Members, problems: list[Problem]
 ) -> dict[str, Any]:
     """Placement, precision, software and power of a system: its own, laid over those of its only member, if any."""
-    if "chip" in table:
-        problems.append(Problem("chip", "must not stand in a system, whose head is [system]"))
+    for name, rule in (("chip", "whose head is [system]"), ("cost", "which costs what its members do")):
+        if name in table:
+            problems.append(Problem(name, f"must not stand in a system, {rule}"))
     below: dict[str, Any] = {}
     if only:
         precision = next(iter(only.values()))[1].precision
         below = {"placement": attrs.asdict(first_placement(own, only))}
         below |= {"precision": attrs.asdict(precision)} if precision else {}
-    parts: dict[str, Any] = {}
-    for name, cls in _CHIP_TABLES.items():
+    parts: dict[str, Any] = dict.fromkeys(_OPTIONAL)
+    for name in ("placement", "precision", "software", "power"):
         given = table.get(name, {})
         laid = {**below.get(name, {}), **given} if isinstance(given, Mapping) else given
-        if name != "chip":
-            parts[name] = None if name == "precision" and not laid else build(cls, laid, name, problems)
+        if laid or name not in _OPTIONAL:
+            parts[name] = build(_CHIP_TABLES[name], laid, name, problems)
     return parts
 
 
@@ -242,7 +247,7 @@ def _build_member(
         if "system" in below:
             raise SpecError(str(file), [Problem("file", "is a system, where a chip is wanted")])
         software = {"software": table["software"]} if isinstance(table.get("software"), Mapping) else {}
-        chip = build_chip(_laid_over(_laid_over(below, software), inner), str(file))
+        chip = build_chip(laid_over(laid_over(below, software), inner), str(file))
     except SpecError as error:
         problems += _through(f"{name}.chip", error)
         return None
