@@ -20,7 +20,7 @@ from archmodel.soc import Soc
 from archmodel.spec.chip import MemberSpec
 from archmodel.spec.model import AttentionSpec, LatentAttentionSpec, LayerSpec
 from archmodel.spec.system import member_of
-from archmodel.spec.workload import ROLES, PlacementSpec
+from archmodel.spec.workload import PlacementSpec
 from archmodel.template import Setting
 
 Record = dict[str, Any]
@@ -37,13 +37,13 @@ def divided_setting(soc: Soc, setting: Setting) -> Setting:
     """
     placement = setting.placement
     if placement.tensor_parallel > 1:
-        return attrs.evolve(setting, degrees=Degrees(*[placement.tensor_parallel] * 3))
+        return attrs.evolve(setting, degrees=Degrees(*[placement.tensor_parallel] * 4))
     if not any(member.parallel == "tensor" and member.count > 1 for member in soc.chip.members.values()):
         return setting
     mixer = _tensor_cards(soc, placement, "projection")
     if mixer != _tensor_cards(soc, placement, "attention"):
         raise MappingError(f"{soc.chip.name}: cards that divide layers run attention and its projections together, or neither")
-    degrees = Degrees(mixer, _tensor_cards(soc, placement, "feed_forward"), _tensor_cards(soc, placement, "head"))
+    degrees = Degrees(mixer, *(_tensor_cards(soc, placement, role) for role in ("feed_forward", "experts", "head")))
     return attrs.evolve(setting, model=divided(setting.model, degrees), degrees=degrees)
 
 
@@ -99,7 +99,7 @@ def _expert_card(record: Record, work: ExpertWork, share: float, member: MemberS
     """A kernel of the experts on one card: its tokens on all experts, or all tokens on its experts."""
     if member.parallel == "expert" and work.experts % member.count:
         raise MappingError(f"expert parallelism: {member.count} cards do not divide {work.experts:g} experts")
-    spread = member.parallel == "expert" and record["role"] == ROLES.index("feed_forward")
+    spread = member.parallel == "expert" and record["name"].startswith("experts")
     mine = attrs.evolve(work, ranks=member.count) if spread else attrs.evolve(work, tokens=work.tokens * share)
     old, new = (dict(expert_kernels(each, _PLAIN))[record["name"]] for each in (work, mine))
     routed = {key: new[key] for key in (*work.routing_columns, "m", "count") if key in new}

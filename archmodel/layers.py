@@ -13,6 +13,7 @@ from archmodel.spec.model import (
     LayerSpec,
     MoeSpec,
 )
+from archmodel.spec.workload import ROLES
 from archmodel.template import DEFERRED, FLOP, STREAM, Builder, Setting, Template
 from archmodel.units import FORMATS, element_bytes
 
@@ -25,11 +26,12 @@ def layer_template(layer: LayerSpec, setting: Setting, name: str, encoder: bool 
     mixed = _mixer(b, layer, normed, encoder)
     if layer.parallel:
         further = _feed_forward(b, layer, normed)
-        together = setting.placement.projection == setting.placement.feed_forward or setting.placement.tensor_parallel > 1
+        placed = setting.placement
+        together = placed.tensor_parallel > 1 or (placed.projection == placed.feed_forward and not placed.experts)
         if together:
             branches = b.reduced((*further, mixed), chips.mixer)
         else:
-            branches = (*b.reduced(further, chips.feed_forward), *b.reduced((mixed,), chips.mixer))
+            branches = (*_summed(b, layer, further), *b.reduced((mixed,), chips.mixer))
         b.residual("residual", (*branches, STREAM))
         return b.template(name)
     stream = b.residual("residual", (*b.reduced((mixed,), chips.mixer), STREAM))
@@ -42,7 +44,7 @@ def layer_template(layer: LayerSpec, setting: Setting, name: str, encoder: bool 
         branches = _feed_forward(b, layer, normed)
         if setting.placement.deferred_experts and setting.model.has_experts and not encoder:
             return _deferred(b, layer, branches, stream, name)
-        b.residual("ffn_residual", (*b.reduced(branches, chips.feed_forward), stream))
+        b.residual("ffn_residual", (*_summed(b, layer, branches), stream))
     return b.template(name)
 
 
@@ -51,13 +53,27 @@ def _deferred(b: Builder, layer: LayerSpec, branches: tuple[int, ...], stream: i
 
     (Expert deferral of KTransformers, SOSP 2025; here of all experts that a token chose.)
     """
-    routed = branches[1 if layer.feed_forward is not None else 0 :][:1] if layer.moe is not None else ()
-    now = tuple(branch for branch in branches if branch not in routed)
-    chips = b.setting.degrees.feed_forward
-    added = b.reduced(now, chips) if now else ()
-    late = b.reduced(routed, chips)[0] if routed else -1
+    now, routed = _by_routing(layer, branches)
+    chips = b.setting.degrees
+    added = b.reduced(now, chips.feed_forward) if now else ()
+    late = b.reduced(routed, chips.experts)[0] if routed else -1
     b.residual("ffn_residual", (*added, stream, DEFERRED))
     return b.template(name, deferred=late)
+
+
+def _by_routing(layer: LayerSpec, branches: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Branches of a feed-forward part that all tokens take, and that of the routed experts."""
+    routed = branches[1 if layer.feed_forward is not None else 0 :][:1] if layer.moe is not None else ()
+    return tuple(branch for branch in branches if branch not in routed), routed
+
+
+def _summed(b: Builder, layer: LayerSpec, branches: tuple[int, ...]) -> tuple[int, ...]:
+    """Branches of a feed-forward part, added up over the chips that divide them: in one exchange, unless experts are apart."""
+    chips = b.setting.degrees
+    if not b.setting.placement.experts:
+        return b.reduced(branches, chips.feed_forward)
+    now, routed = _by_routing(layer, branches)
+    return (*(b.reduced(now, chips.feed_forward) if now else ()), *(b.reduced(routed, chips.experts) if routed else ()))
 
 
 def _mixer(b: Builder, layer: LayerSpec, after: int, encoder: bool) -> int:
@@ -211,6 +227,8 @@ def _experts(b: Builder, layer: LayerSpec, moe: MoeSpec, after: int) -> list[int
     for name, columns in expert_kernels(work, formats):
         product = {"weight_byte": byte[name]} if name in byte else {}
         after_it = (node, after) if name == "permute" else (node,)
+        if s.placement.experts and name != "route":  # tokens cross to the experts once, not once for each expert
+            columns = {**columns, "role": ROLES.index("experts")}
         node = b.record(name, after_it, {**columns, **product, "expert_work": work})
     combined = node
     if not moe.shared_intermediate:

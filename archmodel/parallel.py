@@ -29,6 +29,7 @@ class Degrees(NamedTuple):
 
     mixer: int = 1
     feed_forward: int = 1
+    experts: int = 1
     head: int = 1
 
 
@@ -40,7 +41,7 @@ def divided(model: ModelSpec, chips: int | Degrees) -> ModelSpec:
 
     Raises MappingError where the heads do not divide: no engine splits a head.
     """
-    degrees = chips if isinstance(chips, Degrees) else Degrees(chips, chips, chips)
+    degrees = chips if isinstance(chips, Degrees) else Degrees(*[chips] * 4)
     if degrees == UNDIVIDED:
         return model
     return attrs.evolve(
@@ -57,7 +58,7 @@ def _layer(layer: LayerSpec, chips: Degrees) -> LayerSpec:
         mixer=_mixer(layer.mixer, chips.mixer),
         cross_attention=None if cross is None else _attention(cross, chips.mixer),
         feed_forward=None if layer.feed_forward is None else _dense(layer.feed_forward, chips.feed_forward),
-        moe=None if layer.moe is None else _experts(layer.moe, chips.feed_forward),
+        moe=None if layer.moe is None else _experts(layer.moe, chips),
     )
 
 
@@ -83,9 +84,9 @@ def _dense(ffn: FeedForwardSpec, chips: int) -> FeedForwardSpec:
     return attrs.evolve(ffn, intermediate=-(-ffn.intermediate // chips))
 
 
-def _experts(moe: MoeSpec, chips: int) -> MoeSpec:
-    shared = -(-moe.shared_intermediate // chips)
-    return attrs.evolve(moe, intermediate=-(-moe.intermediate // chips), shared_intermediate=shared)
+def _experts(moe: MoeSpec, chips: Degrees) -> MoeSpec:
+    shared = -(-moe.shared_intermediate // chips.feed_forward)
+    return attrs.evolve(moe, intermediate=-(-moe.intermediate // chips.experts), shared_intermediate=shared)
 
 
 def _whole(number: int, chips: int, what: str) -> int:

@@ -83,7 +83,8 @@ def _held(soc: Soc, placements: Iterable[PlacementSpec], role: str, part: str, l
     columns = _columns(layer, part) if layer else 0
     kept = partial(kept_weights, soc, part=part)
     for placement in placements:
-        for tier, share in _tiers(soc, placement, role, columns, "weights", kept).items():
+        holder = "experts" if part == "experts" and placement.experts else role
+        for tier, share in _tiers(soc, placement, holder, columns, "weights", kept).items():
             held[tier] = max(held.get(tier, Fraction(0)), share)
     return held
 

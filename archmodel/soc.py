@@ -36,6 +36,7 @@ PRINCIPAL = {
     "attention": "attention",
     "projection": "matmul",
     "feed_forward": "matmul",
+    "experts": "matmul",
     "router": "matmul",
     "head": "matmul",
     "vector": "norm",
@@ -192,7 +193,7 @@ class Soc:
         Raises MappingError where none can.
         """
         placement = placement or self.chip.placement
-        placed = getattr(placement, role)
+        placed = getattr(placement, role) or (placement.feed_forward if role == "experts" else "")
         if placed in self.units:
             if capability in self.units[placed].capabilities:
                 return str(placed)

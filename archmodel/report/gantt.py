@@ -146,6 +146,7 @@ def _kinds(trace: Trace, name: str) -> list[str]:
     roles = trace.words("operations", "role")
     out = []
     for row, kind in zip(trace.numbers(name, "row").astype(int), trace.words(name, "event_class"), strict=True):
-        computing = roles[row] if roles[row] in _RUNS else "other computing"
+        role = "feed_forward" if roles[row] == "experts" else roles[row]
+        computing = role if role in _RUNS else "other computing"
         out.append(computing if kind == "compute" else kind)
     return out

@@ -83,8 +83,10 @@ class Ground:
         placed = self.soc.chip.placement
         hosted = self.soc.host is not None and placed.embedding == self.soc.host[0]
         changed: dict[str, Any] = {"micro_batches": micro_batches[0], "decode_micro_batches": micro_batches[1], "shares": {}}
+        changed["experts"] = ""  # with the other feed-forward matrices
+        kept = ("experts", "embedding") if hosted else ("experts",)
         for unit, roles in owners.items():
-            changed |= {role: unit for role in roles if self._can(unit, role) and not (role == "embedding" and hosted)}
+            changed |= {role: unit for role in roles if self._can(unit, role) and role not in kept}
         return attrs.evolve(placed, **changed)
 
 
