@@ -25,6 +25,7 @@ FLOORS = (
     ("cards",),
     ("residents",),
     ("partition", "operation_table", "eager"),
+    ("cells",),
     ("residency", "predict", "doors"),
     ("accuracy",),
     ("calibration",),

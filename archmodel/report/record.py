@@ -120,6 +120,8 @@ def _operations(result: Result) -> dict[str, Column]:
         **limits,
         "mac": costs.mac,
         "vector_flop": costs.vector_flop,
+        "events": costs.events,
+        "cell_write_byte": costs.cell_write_byte,
         "weight_traffic_byte": costs.weight_traffic_byte,
         "kv_traffic_byte": costs.kv_traffic_byte,
         "activation_traffic_byte": costs.activation_traffic_byte,

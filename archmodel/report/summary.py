@@ -8,11 +8,11 @@ from typing import Any
 import attrs
 import numpy as np
 
-from archmodel.components import memory
+from archmodel.components import memory, units
 from archmodel.economics.costing import economics_sources, run_cost
 from archmodel.economics.running import Running
 from archmodel.result import Result
-from archmodel.spec.chip import ChipSpec, ControlSpec, DramSpec, SramSpec
+from archmodel.spec.chip import ChipSpec, ControlSpec, Tier, Unit
 from archmodel.spec.economics import EconomicsSpec
 from archmodel.spec.economics_file import default_economics
 from archmodel.spec.system import member_of
@@ -204,9 +204,14 @@ def running_dict(paid: Running) -> dict[str, Any]:
 
 
 def remarks(chip: ChipSpec) -> list[str]:
-    """What a reader of a chip should know: its own remarks, and what its memory blocks give away."""
-    tiers = chip.of_kind(SramSpec, DramSpec)
-    return [*chip.remarks, *(text for name, tier in tiers.items() for text in memory.remarks(name, tier))]  # type: ignore[arg-type]
+    """What a reader of a chip should know: its own remarks, and what its units and memory blocks give away."""
+    found = list(chip.remarks)
+    for name, block in chip.blocks.items():
+        if isinstance(block, Tier):
+            found += memory.remarks(name, block)
+        elif isinstance(block, Unit):
+            found += units.remarks(name, block)
+    return found
 
 
 def notes(result: Result) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,12 +12,14 @@ from archmodel.errors import Problem, SpecError
 from archmodel.spec.chip import (
     Block,
     ChipSpec,
+    CimSpec,
     ControlSpec,
     DramSpec,
     GpuSpec,
     HostSpec,
     LinkSpec,
     MemberSpec,
+    NeuromorphicSpec,
     NpuSpec,
     PeersSpec,
     SramSpec,
@@ -25,11 +28,12 @@ from archmodel.spec.chip import (
 from archmodel.spec.reader import nearest, shown
 from archmodel.spec.system import lane_problems, member_of
 from archmodel.spec.workload import ROLES, PlacementSpec
+from archmodel.units import BITS
 
 #: name -> block; None stands for a block of the file that has problems of its own
 Blocks = Mapping[str, Block | None]
 
-_UNITS = (GpuSpec, NpuSpec)
+_UNITS = (GpuSpec, NpuSpec, CimSpec, NeuromorphicSpec)
 _TIERS = (SramSpec, DramSpec)
 
 
@@ -94,7 +98,7 @@ def _link_problems(blocks: Blocks) -> list[Problem]:
 def _unit_problems(blocks: Blocks) -> list[Problem]:
     problems = []
     if not _of(blocks, *_UNITS) and None not in blocks.values():
-        problems.append(Problem("chip", "has no unit: add a [gpu] or an [npu]"))
+        problems.append(Problem("chip", "has no unit: add a [gpu], an [npu], a [cim] or a [neuromorphic]"))
     for name, unit in blocks.items():
         if isinstance(unit, Unit):
             problems += [*_memory_problems(blocks, name, unit), *_energy_problems(name, unit)]
@@ -122,10 +126,24 @@ def _memory_problems(blocks: Blocks, name: str, unit: Unit) -> Iterable[Problem]
 
 
 def _energy_problems(name: str, unit: Unit) -> Iterable[Problem]:
-    rates = unit.macs_per_core_per_cycle if isinstance(unit, GpuSpec) else unit.macs_per_pe_per_cycle
-    for number_format in rates:
-        if number_format not in unit.mac_energy_pj:
-            yield Problem(f"{name}.mac_energy_pj.{number_format}", f"missing: energy of one {number_format} MAC [pJ]")
+    """Every format that a unit computes in has an energy; a weight of compute in memory fits into the columns of a macro."""
+    match unit:
+        case CimSpec():
+            for fmt in unit.formats:
+                if (columns := math.ceil(BITS[fmt] / unit.cell_bit)) > unit.cols:
+                    yield Problem(f"{name}.cols", f"must be at least {columns}: one {fmt} weight takes as many", f"{unit.cols}")
+            if not unit.formats:
+                yield Problem(f"{name}.formats", "must not be empty", "[]")
+            return
+        case NeuromorphicSpec():
+            rates, energy, key = unit.synapse_op_per_core_per_cycle, unit.synapse_energy_pj, "synapse_energy_pj"
+        case NpuSpec():
+            rates, energy, key = unit.macs_per_pe_per_cycle, unit.mac_energy_pj, "mac_energy_pj"
+        case GpuSpec():
+            rates, energy, key = unit.macs_per_core_per_cycle, unit.mac_energy_pj, "mac_energy_pj"
+    for fmt in rates:
+        if fmt not in energy:
+            yield Problem(f"{name}.{key}.{fmt}", f"missing: energy of one {fmt} MAC [pJ]")
 
 
 def _share_problems(blocks: Blocks) -> list[Problem]:

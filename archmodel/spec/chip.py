@@ -10,26 +10,13 @@ from collections.abc import Mapping
 
 import attrs
 
+from archmodel.spec.capabilities import CAPABILITIES as CAPABILITIES
+from archmodel.spec.cim import CimSpec as CimSpec
 from archmodel.spec.cost import CostSpec
 from archmodel.spec.fields import ascending, by_format, by_name, choice, flag, names, number, text
+from archmodel.spec.neuromorphic import NeuromorphicSpec as NeuromorphicSpec
 from archmodel.spec.standards import STANDARDS
 from archmodel.spec.workload import PlacementSpec, PrecisionSpec
-
-#: what a unit may be able to run
-CAPABILITIES = (
-    "matmul",
-    "attention",
-    "scan",
-    "norm",
-    "rotary",
-    "activation",
-    "residual",
-    "quantise",
-    "convert",
-    "router",
-    "embedding",
-    "sampling",
-)
 
 #: operators that a host calls one at a time
 OPERATORS = ("matmul", "softmax", "norm", "activation", "collective")
@@ -282,14 +269,16 @@ class PowerSpec:
     source: str = text("where the numbers come from", default="")
 
 
-Unit = GpuSpec | NpuSpec
+Unit = GpuSpec | NpuSpec | CimSpec | NeuromorphicSpec
 Tier = SramSpec | DramSpec
-Block = GpuSpec | NpuSpec | ControlSpec | HostSpec | PeersSpec | SramSpec | DramSpec | LinkSpec
+Block = Unit | ControlSpec | HostSpec | PeersSpec | SramSpec | DramSpec | LinkSpec
 
 #: kind -> class, for the reader
 KINDS: dict[str, type] = {
     "gpu": GpuSpec,
     "npu": NpuSpec,
+    "cim": CimSpec,
+    "neuromorphic": NeuromorphicSpec,
     "control": ControlSpec,
     "host": HostSpec,
     "peers": PeersSpec,
