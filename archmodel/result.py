@@ -135,6 +135,12 @@ class Result:
         """Alike chips that divide the model. Energy and power are those of all of them; time, traffic and bytes of one."""
         return self.chip.placement.tensor_parallel
 
+    @property
+    def cards(self) -> int:
+        """All chips that run: those of the group, or of all members of a system."""
+        members = self.chip.members.values()
+        return self.chips * (sum(member.count for member in members) if members else 1)
+
     @cached_property
     def energy_j(self) -> dict[str, float]:
         """Energy [J] by component, dynamic and static; the values add up to the total."""

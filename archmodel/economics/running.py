@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from archmodel.economics.capital import Capital
+from archmodel.economics.capital import Capital, SystemCapital
 from archmodel.result import Result
 from archmodel.spec.economics import BoxSpec, EconomicsSpec
 
@@ -117,7 +117,7 @@ class Service:
 def wall_w(result: Result, chip_w: float, box: BoxSpec) -> float:
     """Power [W] at the server's plug where the chips of a run draw `chip_w` together: supply losses, and their share of the
     rest of the box. Every cost and every power budget takes it from here."""
-    return chip_w / box.psu_efficiency + result.chips * box.power_w / box.chips
+    return chip_w / box.psu_efficiency + result.cards * box.power_w / box.chips
 
 
 def phase_j(result: Result, phase: str) -> float:
@@ -127,8 +127,8 @@ def phase_j(result: Result, phase: str) -> float:
     return dynamic * result.chip.power.scale * result.chips + static_w * result.phase_s(phase)
 
 
-def running(result: Result, bought: Capital, economics: EconomicsSpec) -> Running:
-    """Cost of a run on chips that cost `bought` each."""
+def running(result: Result, bought: Capital | SystemCapital, economics: EconomicsSpec) -> Running:
+    """Cost of a run on chips that cost `bought` each, or on a system that does."""
     request = result.workload.request
     phases = {phase: _phase(result, phase, bought, economics) for phase in result.phases}
     wall = sum(phase.wall_j for phase in phases.values()) / result.total_s
@@ -138,13 +138,13 @@ def running(result: Result, bought: Capital, economics: EconomicsSpec) -> Runnin
         requests=request.batch,
         input_tokens=request.batch * request.input_tokens,
         output_tokens=request.batch * request.output_tokens,
-        chips=result.chips,
+        chips=result.cards,
         utilisation=economics.site.utilisation,
         facility_w=wall * economics.site.pue,
     )
 
 
-def _phase(result: Result, phase: str, bought: Capital, economics: EconomicsSpec) -> PhaseCost:
+def _phase(result: Result, phase: str, bought: Capital | SystemCapital, economics: EconomicsSpec) -> PhaseCost:
     site, seconds = economics.site, result.phase_s(phase)
     wall_j = wall_w(result, phase_j(result, phase) / seconds, economics.box) * seconds if seconds else 0.0
     idle_w = wall_w(result, sum(result.static_power_w.values()), economics.box)

@@ -149,6 +149,7 @@ def chip_sources(chip: ChipSpec) -> Iterator[tuple[str, str]]:
     for name, member in chip.members.items():
         yield name, member.source
         yield f"{name}.power", member.power.source
+        yield f"{name}.cost", member.cost.source if member.cost else ""
         if not any(member_of(block) == name for block in chip.of_kind(ControlSpec)):
             yield f"{name}.software", member.software.source
     for name, block in chip.blocks.items():

@@ -304,6 +304,8 @@ class MemberSpec:
     source: str = text("why this chip, and why so many", required=True)
     software: SoftwareSpec = attrs.field(factory=SoftwareSpec)
     power: PowerSpec = attrs.field(factory=PowerSpec)
+    cost: CostSpec | None = None
+    process_nm: float = number("process node of the chip", at_least=0, default=0.0)
 
 
 @attrs.frozen(kw_only=True)

@@ -151,6 +151,26 @@ def host_lanes(host: str, blocks: Mapping[str, Block | None], members: Mapping[s
     }
 
 
+def of_chip(member: MemberSpec, chip: ChipSpec) -> MemberSpec:
+    """The member with what belongs to its chip as a whole."""
+    return attrs.evolve(member, software=chip.software, power=chip.power, cost=chip.cost, process_nm=chip.process_nm)
+
+
+def chip_of(system: ChipSpec, name: str) -> ChipSpec:
+    """The chip of a member, its blocks under their own names; what the system has in place of a block is not in it."""
+    member, prefix = system.members[name], f"{name}."
+    blocks: dict[str, Block] = {}
+    for key, block in system.blocks.items():
+        if isinstance(block, LinkSpec):
+            block = attrs.evolve(block, joins=tuple(end.removeprefix(prefix) for end in block.joins))
+        elif isinstance(block, Unit):
+            block = attrs.evolve(block, buffer=block.buffer.removeprefix(prefix), memory=block.memory.removeprefix(prefix))
+        if member_of(key) == name:
+            blocks[key.removeprefix(prefix)] = block
+    return ChipSpec(name=f"{system.name}.{name}", source=member.source, blocks=blocks, software=member.software,
+                    power=member.power, cost=member.cost, process_nm=member.process_nm)  # fmt: skip
+
+
 def with_software(chip: ChipSpec, software: SoftwareSpec) -> ChipSpec:
     """The chip or system with another software stack, on all its members."""
     members = {name: attrs.evolve(member, software=software) for name, member in chip.members.items()}

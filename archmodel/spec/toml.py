@@ -20,7 +20,7 @@ from archmodel.spec.huggingface import read_config
 from archmodel.spec.model import ModelSpec
 from archmodel.spec.reader import build, nearest, read_text, shown
 from archmodel.spec.shape import ShapeSpec, expand, shape_problems
-from archmodel.spec.system import Members, at_stages, first_placement, flattened, member_problems, pipelines, stages
+from archmodel.spec.system import Members, at_stages, first_placement, flattened, member_problems, of_chip, pipelines, stages
 from archmodel.spec.workload import LimitsSpec, PlacementSpec, PrecisionSpec, RequestSpec, WorkloadSpec
 
 Overrides = Mapping[str, Any]
@@ -238,7 +238,8 @@ def _build_member(
         return None
     inner = {key: value for key, value in card.items() if isinstance(value, Mapping)}
     own = {key: value for key, value in card.items() if key not in inner and key != "kind"}
-    member = build(MemberSpec, own, name, problems, software=SoftwareSpec(), power=PowerSpec())
+    later = {"software": SoftwareSpec(), "power": PowerSpec(), "cost": None, "process_nm": 0.0}
+    member = build(MemberSpec, own, name, problems, **later)
     if member is None:
         return None
     file = path.parent / member.chip
@@ -251,7 +252,7 @@ def _build_member(
     except SpecError as error:
         problems += _through(f"{name}.chip", error)
         return None
-    return attrs.evolve(member, software=chip.software, power=chip.power), chip
+    return of_chip(member, chip), chip
 
 
 def _build_block(name: str, block: Any, table: Mapping[str, Any], problems: list[Problem]) -> Block | None:
