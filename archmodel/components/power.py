@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from archmodel.components import dvfs
 from archmodel.components.units import mac_energy_pj
 from archmodel.costs import Costs, Floats
 from archmodel.spec.chip import Block, CimSpec, ControlSpec, HostSpec, NeuromorphicSpec, PeersSpec, PowerSpec, Unit
@@ -47,6 +48,7 @@ def control_energy_j(control: ControlSpec, commands: Floats) -> Floats:
 
 
 def static_power_w(blocks: Mapping[str, Block], power: PowerSpec) -> dict[str, float]:
-    """Static power [W] by block, and of the chip as a whole under `chip`. The host is outside the chip."""
-    static = {name: block.static_power_w for name, block in blocks.items() if not isinstance(block, HostSpec | PeersSpec)}
+    """Static power [W] by block at its clock, and of the chip as a whole under `chip`. The host is outside the chip."""
+    static = {name: block.static_power_w * dvfs.static_factor(block) for name, block in blocks.items()
+              if not isinstance(block, HostSpec | PeersSpec)}  # fmt: skip
     return {**static, "chip": power.static_power_w}

@@ -18,7 +18,7 @@ from archmodel.kernels.timeline import (
     WAIT_DISPATCH,
 )
 from archmodel.operations import NUMERIC, Ints, Kind
-from archmodel.report.profile import profile
+from archmodel.report.profile import profile, step_power_w
 from archmodel.report.summary import headline
 from archmodel.result import Result, StepResult
 from archmodel.spec.workload import ROLES
@@ -55,16 +55,18 @@ Tables = dict[str, dict[str, Column]]
 def record(result: Result) -> Tables:
     """Every table of a trace by name: of columns that are all equally long, or of single numbers (`summary`)."""
     shown = [result.first, *_representative(result)]
-    over_time = profile(result)
+    over_time, kinds = profile(result), result.energy_by_kind_j
     curves = {name: getattr(over_time, name) for name in ("busy_fraction", "utilisation", "bandwidth_byte_per_s", "power_w")}
     return {
         "summary": {name: np.array(float(value)) for name, value in headline(result).items() if value is not None},
         "steps": _steps(result),
         "segments": _by_name("segment", {f"{p}_s": result.phase_segments_s(p) for p in result.phases}, result.segments_s),
         "energy": {"component": list(result.energy_j), "energy_j": np.array(list(result.energy_j.values()))},
+        "energy_by_kind": {"kind": list(kinds), "energy_j": np.array(list(kinds.values()))},
         "operations": _operations(result),
         **{f"timeline/{step.step.label}": timeline(result, step) for step in shown},
         **{f"waits/{step.step.label}": waits(result, step) for step in shown},
+        **{f"power/{step.step.label}": _power(result, step) for step in shown},
         **{f"over_time/{name}": {"time_s": over_time.time_s, **values} for name, values in curves.items()},
         "residency": _residency(result),
         "tiers_and_links": _shared(result),
@@ -200,6 +202,12 @@ def waits(result: Result, step: StepResult) -> dict[str, Column]:
         "resource": Choice(columns[:, 2].astype(np.int64), result.soc.resources),
         "cause": Choice(columns[:, 3].astype(np.int64), CAUSES),
     }
+
+
+def _power(result: Result, step: StepResult) -> dict[str, Column]:
+    """Power of each block between one start or end of an event and the next, and static power."""
+    edges_s, power_w = step_power_w(result, step)
+    return {"start_s": edges_s[:-1], "end_s": edges_s[1:], **{f"{name}_w": watt for name, watt in power_w.items()}}
 
 
 def _residency(result: Result) -> dict[str, Column]:

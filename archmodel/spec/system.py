@@ -99,7 +99,8 @@ def _renamed(name: str, member: MemberSpec, chip: ChipSpec, own: Mapping[str, Bl
             ends = tuple(_new_name(name, member, own, end) for end in block.joins if end not in member.drop or end in own)
             if len(ends) < 2 <= len(block.joins):
                 continue  # it led to what was dropped
-            block = attrs.evolve(block, joins=ends)
+            supply = block.supply and _new_name(name, member, own, block.supply)
+            block = attrs.evolve(block, joins=ends, supply=supply)
         elif isinstance(block, Unit):
             block = attrs.evolve(block, buffer=_new_name(name, member, own, block.buffer),
                                  memory=_new_name(name, member, own, block.memory))  # fmt: skip
@@ -162,7 +163,8 @@ def chip_of(system: ChipSpec, name: str) -> ChipSpec:
     blocks: dict[str, Block] = {}
     for key, block in system.blocks.items():
         if isinstance(block, LinkSpec):
-            block = attrs.evolve(block, joins=tuple(end.removeprefix(prefix) for end in block.joins))
+            ends = tuple(end.removeprefix(prefix) for end in block.joins)
+            block = attrs.evolve(block, joins=ends, supply=block.supply.removeprefix(prefix))
         elif isinstance(block, Unit):
             block = attrs.evolve(block, buffer=block.buffer.removeprefix(prefix), memory=block.memory.removeprefix(prefix))
         if member_of(key) == name:

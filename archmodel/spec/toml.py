@@ -12,12 +12,13 @@ from typing import Any
 import attrs
 
 from archmodel.errors import Problem, SpecError
-from archmodel.spec.check import chip_problems
+from archmodel.spec.check import boundary_problems, chip_problems
 from archmodel.spec.chip import KINDS, Block, ChipSpec, MemberSpec, PowerSpec, SoftwareSpec
 from archmodel.spec.cost import CostSpec
 from archmodel.spec.cost_check import cost_problems
 from archmodel.spec.huggingface import read_config
 from archmodel.spec.model import ModelSpec
+from archmodel.spec.power import BoardSpec, FacilitySpec, ServerSpec
 from archmodel.spec.reader import build, nearest, read_text, shown
 from archmodel.spec.shape import ShapeSpec, expand, shape_problems
 from archmodel.spec.system import Members, at_stages, first_placement, flattened, member_problems, of_chip, pipelines, stages
@@ -26,8 +27,10 @@ from archmodel.spec.workload import LimitsSpec, PlacementSpec, PrecisionSpec, Re
 Overrides = Mapping[str, Any]
 
 _CHIP_TABLES = {"chip": ChipSpec, "placement": PlacementSpec, "precision": PrecisionSpec, "software": SoftwareSpec,
-                "power": PowerSpec, "cost": CostSpec}  # fmt: skip
-_OPTIONAL = ("precision", "cost")  # tables of a chip that are None where they are missing
+                "power": PowerSpec, "board": BoardSpec, "server": ServerSpec, "facility": FacilitySpec,
+                "cost": CostSpec}  # fmt: skip
+_BOUNDARIES = ("board", "server", "facility")
+_OPTIONAL = ("precision", "cost", *_BOUNDARIES)  # tables of a chip that are None where they are missing
 _RUN_TABLES = {"request": RequestSpec, "precision": PrecisionSpec, "limits": LimitsSpec, "placement": PlacementSpec}
 WORKLOAD_TABLES = ("workload", "model", *_RUN_TABLES)
 
@@ -174,6 +177,7 @@ def build_chip(table: Mapping[str, Any], file: str) -> ChipSpec:
     }
     parts = {"members": {}, **dict.fromkeys(_OPTIONAL), **parts}
     chip = build(ChipSpec, table.get("chip", {}), "chip", problems, blocks=blocks, **parts)
+    problems += boundary_problems([name for name in _BOUNDARIES if name in table])
     problems += chip_problems(blocks, parts["placement"] or PlacementSpec())
     problems += cost_problems(blocks, parts["cost"])
     if problems or chip is None:
@@ -200,7 +204,7 @@ def _build_system(table: Mapping[str, Any], path: Path) -> ChipSpec:
         below = attrs.asdict(next(iter(specs.values())).software)
         laid["software"] = build(SoftwareSpec, {**below, **table.get("software", {})}, "software", [])
     system = build(ChipSpec, table["system"], "system", problems, blocks=blocks, members=specs, **laid)
-    problems += member_problems(members)
+    problems += [*member_problems(members), *boundary_problems([name for name in _BOUNDARIES if name in table])]
     if len(members) >= len(cards) > 0:
         problems += chip_problems(blocks, laid["placement"] or PlacementSpec(), specs)
     if problems or system is None:
@@ -221,7 +225,7 @@ def _system_parts(
         below = {"placement": attrs.asdict(first_placement(own, only))}
         below |= {"precision": attrs.asdict(precision)} if precision else {}
     parts: dict[str, Any] = dict.fromkeys(_OPTIONAL)
-    for name in ("placement", "precision", "software", "power"):
+    for name in ("placement", "precision", "software", "power", *_BOUNDARIES):
         given = table.get(name, {})
         laid = {**below.get(name, {}), **given} if isinstance(given, Mapping) else given
         if laid or name not in _OPTIONAL:
