@@ -12,6 +12,7 @@ from scenes import BASELINE, HETERO, ROOT, changed, composed, counted, random_ch
 
 from archmodel import sizes
 from archmodel.cli import main
+from archmodel.components import dvfs
 from archmodel.components import link as links
 from archmodel.economics.costing import run_cost
 from archmodel.errors import MappingError
@@ -80,7 +81,7 @@ def test_segments_and_energy_add_up(result):
         if getattr(block, "static_power_w", 0.0):
             cards = result.soc.copies(name)
             member = result.chip.members.get(name.partition(".")[0])
-            watt = block.static_power_w * cards * (member.power.scale if member else 1.0)
+            watt = block.static_power_w * dvfs.static_factor(block) * cards * (member.power.scale if member else 1.0)
             assert result.energy_j[f"{name}_static"] == pytest.approx(watt * result.total_s, rel=1e-12)
 
 
