@@ -55,12 +55,12 @@ Bars = dict[tuple[str, bool], list[tuple[float, float, float, float]]]  # kind, 
 
 
 def draw(figure: Figure, trace: Trace) -> None:
-    """Two panels for each timeline of the trace. Bars are events, thin bars below them the gaps of units by cause; areas are
-    the power of blocks at the time, stacked."""
+    """Three panels for each timeline of the trace. Bars are events, thin bars below them the gaps of units by cause; areas are
+    the power of blocks at the time, stacked; lines the results that are kept with each unit."""
     shown = [name for name in trace.tables if name.startswith("timeline/")]
     shown.sort(key=lambda name: "decode" in name)
-    figure.set_size_inches(11, 1.9 + 4.0 * len(shown))
-    title(figure, trace, "timeline by resource, and power")
+    figure.set_size_inches(11, 1.9 + 4.5 * len(shown))
+    title(figure, trace, "timeline by resource, power, and results kept")
     height = figure.get_size_inches()[1]
     left = margin({lane for name in shown for lane in trace.words(name, "resource")}, 0.1)
     halves = figure.add_gridspec(len(shown), 1, left=left, right=0.985, top=1 - 0.75 / height, bottom=1.75 / height, hspace=0.3)
@@ -68,18 +68,19 @@ def draw(figure: Figure, trace: Trace) -> None:
     waits: set[str] = set()
     colours = power.colours(trace, shown)
     for number, name in enumerate(shown):
-        pair = halves[number].subgridspec(2, 1, height_ratios=(2.4, 1.0), hspace=0.06)
-        upper = figure.add_subplot(pair[0])
-        last = figure.add_subplot(pair[1], sharex=upper)
+        grid = halves[number].subgridspec(3, 1, height_ratios=(2.4, 0.9, 0.5), hspace=0.08)
+        upper = figure.add_subplot(grid[0])
+        middle, last = (figure.add_subplot(grid[row], sharex=upper) for row in (1, 2))
         span = _panel(upper, trace, name, runs, waits)
-        power.panel(last, trace, name.replace("timeline/", "power/"), span, colours)
-    below = -0.62
+        power.panel(middle, trace, name.replace("timeline/", "power/"), span, colours)
+        power.kept_panel(last, trace, name.replace("timeline/", "kept/"), span, colours)
+    below = -1.2
     entries = [(key.replace("_", " "), {"facecolor": colour}) for key, colour in _RUNS.items() if key in runs]
     swatches(last, entries, "runs", bbox_to_anchor=(-0.06, below), ncols=(len(entries) + 1) // 2)
     entries = [(_WAIT_WORDS.get(key, key.replace("_", " ")), _gap_style(key)) for key in _WAITS if key in waits]
     swatches(last, entries, "unit idle, waiting for", bbox_to_anchor=(0.56, below), ncols=3)
     entries = [(key, {"facecolor": colour}) for key, colour in colours.items()]
-    swatches(last, entries, "power of", bbox_to_anchor=(-0.06, below - 0.68), ncols=len(entries))
+    swatches(last, entries, "power of, and kept with", bbox_to_anchor=(-0.06, below - 1.3), ncols=len(entries))
 
 
 def _gap_style(cause: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from archmodel.kernels.timeline import (
     CLASS_TRANSFER,
     WAIT_DISPATCH,
 )
+from archmodel.lifetimes import lifetimes
 from archmodel.operations import NUMERIC, Ints, Kind
 from archmodel.report.profile import profile, step_power_w
 from archmodel.report.summary import headline
@@ -67,6 +68,7 @@ def record(result: Result) -> Tables:
         **{f"timeline/{step.step.label}": timeline(result, step) for step in shown},
         **{f"waits/{step.step.label}": waits(result, step) for step in shown},
         **{f"power/{step.step.label}": _power(result, step) for step in shown},
+        **{f"kept/{step.step.label}": _kept(result, step) for step in shown},
         **{f"over_time/{name}": {"time_s": over_time.time_s, **values} for name, values in curves.items()},
         "residency": _residency(result),
         "tiers_and_links": _shared(result),
@@ -205,9 +207,20 @@ def waits(result: Result, step: StepResult) -> dict[str, Column]:
 
 
 def _power(result: Result, step: StepResult) -> dict[str, Column]:
-    """Power of each block between one start or end of an event and the next, and static power."""
+    """Power of each block from one start or end of an event to the next, and static power; none after the last."""
     edges_s, power_w = step_power_w(result, step)
-    return {"start_s": edges_s[:-1], "end_s": edges_s[1:], **{f"{name}_w": watt for name, watt in power_w.items()}}
+    return {"start_s": edges_s, **{f"{name}_w": np.append(watt, 0.0) for name, watt in power_w.items()}}
+
+
+def _kept(result: Result, step: StepResult) -> dict[str, Column]:
+    """Bytes of results that live with each unit from one instant on; weights and caches are in `residency`."""
+    curves = {name: living.over_time() for name, living in lifetimes(result, step).items()}
+    instants = np.unique(np.concatenate([np.zeros(1), *(time for time, _ in curves.values())]))
+    values = {}
+    for name, (time, byte) in curves.items():
+        at = np.searchsorted(time, instants, side="right") - 1
+        values[f"{name}_byte"] = np.where(at >= 0, np.append(byte, 0.0)[at], 0.0)
+    return {"start_s": instants, **values}
 
 
 def _residency(result: Result) -> dict[str, Column]:
