@@ -23,6 +23,8 @@ from archmodel.spec.economics_file import default_economics
 from archmodel.spec.system import chip_of
 from archmodel.spec.toml import load_chip, load_workload
 from archmodel.spec.workload import PlacementSpec, RequestSpec
+from archmodel.splitting.search import explore
+from archmodel.splitting.strategies import by_experts, by_module, ground_of, one_side
 
 H100 = load_chip(ROOT / "chips/h100_sxm.toml")
 LLAMA = load_workload(ROOT / "workloads/llama3_8b.toml", {"request.output_tokens": 4, "request.batch": 16})
@@ -312,6 +314,29 @@ def test_cards_share_what_the_system_has_once():
     one, four = time(1), time(4)
     assert four.time_per_output_token_s > 3.5 * one.time_per_output_token_s
     assert four.traffic_byte("decode")["ddr"] == pytest.approx(4 * one.traffic_byte("decode")["ddr"], rel=1e-2)
+
+
+# ------------------------------------------------------------------------------------------- a search among systems
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_auto_never_loses_to_a_fixed_strategy(seed):
+    """On cards that divide sequences or experts, against strategies evaluated here."""
+    chip, workload = scene(300 + seed)
+    ground, auto = ground_of(chip, workload), explore(chip, workload).best
+    for strategy in (*one_side(ground), *by_module(ground), *by_experts(ground)):
+        try:
+            fixed = evaluate(chip, workload, plan=strategy.plan)
+        except MappingError:
+            continue
+        assert auto.result.total_s <= fixed.total_s * (1 + 1e-12), strategy.name
+
+
+def test_auto_finds_the_experts_on_the_cpu():
+    chip = load_chip(ROOT / "chips/systems/cpu_gpu.toml")
+    found = explore(chip, DEEPSEEK)
+    assert found.best.strategy.name == "auto: routed experts on cpu.cores, all else on gpu_card.gpu"
+    assert found.best.result.total_s == evaluate(chip, DEEPSEEK).total_s, "the placement of the file"
 
 
 # -------------------------------------------------------------------------------------------------- shipped systems
