@@ -22,6 +22,7 @@ from archmodel.options import AsJson, ChipFile, LatencyLimit, MinEnergy, Period,
 from archmodel.report.console import print_json, stdout, working
 from archmodel.spec.economics_file import ECONOMICS_TABLES, load_economics
 from archmodel.spec.reader import read_text
+from archmodel.spec.system import with_software
 from archmodel.spec.toml import load_chip, load_stack, load_workload, parse_overrides, read_table
 
 if TYPE_CHECKING:
@@ -80,14 +81,12 @@ def eval_command(
     with working("evaluating", quiet):
         chip, workload = inputs(chip_file, workload_file, overrides)
         if stack is not None:
-            chip = attrs.evolve(chip, software=load_stack(stack))
+            chip = with_software(chip, load_stack(stack))
         from archmodel.evaluate import evaluate  # numba costs half a second
         from archmodel.report.study import studied
 
         period_s = None if period_ms is None else period_ms * 1e-3
-        study = studied(
-            chip, workload, cap_w=power_cap_w, min_energy=min_energy, period_s=period_s, every_token=every_token
-        )
+        study = studied(chip, workload, cap_w=power_cap_w, min_energy=min_energy, period_s=period_s, every_token=every_token)
         result = study.result if study else evaluate(chip, workload, every_token=every_token)
     files: list[Path] = []
     if not no_report:
@@ -98,11 +97,13 @@ def eval_command(
 
 @app.command("show")
 def show_command(
-    file: Annotated[Path, typer.Argument(help="A chip or workload (TOML), or a model's config.json.", show_default=False)],
+    file: Annotated[
+        Path, typer.Argument(help="A chip, system or workload (TOML), or a model's config.json.", show_default=False)
+    ],
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Resolved numbers of a chip (peaks, bandwidths, capacities) or of a workload (weights, FLOPs, KV cache)."""
+    """Resolved numbers of a chip or system (peaks, bandwidths, capacities) or of a workload (weights, FLOPs, KV cache)."""
     overrides = parse_overrides(settings or [])
     spec: ChipSpec | WorkloadSpec
     spec = load_chip(file, overrides) if _kind(file) == "chip" else load_workload(file, overrides)
@@ -216,12 +217,12 @@ def _kind(file: Path) -> str:
     if is_json(file):
         return "workload"
     table = read_table(file)
-    if "chip" in table:
+    if "chip" in table or "system" in table:
         return "chip"
     if "workload" in table or "model" in table:
         return "workload"
     found = f"it has {', '.join(table)}" if table else "it is empty"
-    raise SpecError(str(file), [Problem("file", f"must have a [chip] table, or [workload] and [model]; {found}")])
+    raise SpecError(str(file), [Problem("file", f"must have a [chip] or [system] table, or [workload] and [model]; {found}")])
 
 
 def _write(result: Result, chip_file: Path, workload_file: Path, folder: Path) -> list[Path]:

@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from archmodel.components import dvfs, power
+from archmodel.components import dvfs
 from archmodel.costs import FIELDS, Costs
 from archmodel.errors import MappingError
 from archmodel.evaluate import evaluate, evaluate_steps
@@ -20,6 +20,7 @@ from archmodel.kernels.timeline import RowTable
 from archmodel.plan import Plan
 from archmodel.result import Result
 from archmodel.schedule import Table
+from archmodel.soc import Soc
 from archmodel.spec.chip import ChipSpec
 from archmodel.spec.workload import WorkloadSpec
 from archmodel.steps import Sample, decode_samples, first_step
@@ -152,7 +153,7 @@ def least_energy(
     low, high = dvfs.clock_span(chip)
     if not dvfs.scaled_blocks(chip):
         raise MappingError(f"{chip.name}: no block has voltage_points, so that there are no clocks to choose from")
-    idle_w = sum(power.static_power_w(dvfs.clocked(chip, low).blocks, chip.power).values()) * chip.power.scale
+    idle_w = sum(Soc(dvfs.clocked(chip, low)).static_power_w().values()) * chip.power.scale
 
     def point(factor: float) -> Point:
         found = evaluate(dvfs.clocked(chip, factor), workload, plan=plan, every_token=every_token)

@@ -46,8 +46,8 @@ def place_exit(soc: Soc, setting: Setting, template: Template, enters: str = "")
     byte = sequences * _TOKEN_ID_BYTE
     if setting.model.family == "encoder":
         byte = sequences * setting.model.hidden * setting.activation_byte
-    if soc.control:
-        name, control = soc.control
+    if name := soc.dispatcher(source):
+        control = soc.controls[name]
         node = placer.transfer("collect", source, name, (node,), byte)
         seconds = control.completion_cycles / (control.clock_ghz * 1e9)
         node = placer.add("complete", name, CLASS_SYNCHRONISATION, (node,), duration_s=seconds)

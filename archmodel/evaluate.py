@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
+from archmodel.cards import divided_setting
 from archmodel.costs import Floats
 from archmodel.doors import place_entry, place_exit
 from archmodel.errors import MappingError, SpecError
@@ -15,7 +16,7 @@ from archmodel.layers import entry_template, exit_template, layer_template
 from archmodel.operations import Ints
 from archmodel.parallel import divided
 from archmodel.partition import Chain, Piece, place
-from archmodel.plan import Part, Plan, check_plan, uniform_plan
+from archmodel.plan import Part, Plan, check_plan, staged_plan, uniform_plan
 from archmodel.residency import plan_residency
 from archmodel.residents import cache_shares
 from archmodel.result import Result, StepResult, row_energy_j
@@ -23,6 +24,7 @@ from archmodel.schedule import Table, run, tabulate
 from archmodel.soc import Soc
 from archmodel.spec.check import chip_problems, merged_placement
 from archmodel.spec.chip import ChipSpec
+from archmodel.spec.system import pipelines
 from archmodel.spec.workload import PlacementSpec, PrecisionSpec, WorkloadSpec
 from archmodel.steps import Group, Sample, Step, decode_samples, first_step
 from archmodel.template import Setting
@@ -74,6 +76,8 @@ def _checked(soc: Soc, workload: WorkloadSpec, plan: Plan | None) -> Plan:
     """The plan, or the one that places all alike; checked against model, batch and blocks."""
     model, batch = workload.model, workload.request.batch
     if plan is None:
+        if pipelines(soc.chip.members):
+            return staged_plan(soc.chip, model, batch, soc.explicit(soc.chip.placement))
         return uniform_plan(model, batch, soc.chip.placement)
     check_plan(plan, model, batch)
     for placement in plan.distinct():
@@ -142,7 +146,7 @@ def _chain(soc: Soc, setting: Setting, part: Part) -> Chain:
         encoding = attrs.evolve(setting, groups=groups)
         chain += _layers(soc, encoding, model.encoder_order, part.placements[:before], chain[-1][0], encoder=True)
     chain += _layers(soc, setting, model.order, part.placements[before:], chain[-1][0], encoder=False)
-    leaving = attrs.evolve(setting, placement=part.placements[-1])
+    leaving = divided_setting(soc, attrs.evolve(setting, placement=part.placements[-1]))
     last = place_exit(soc, leaving, exit_template(leaving), chain[-1][0].leaves)
     chain.append((last, before + len(model.order)))
     return chain
@@ -158,8 +162,8 @@ def _layers(
     for number, (kind, placement) in enumerate(zip(order, placements, strict=True)):
         key = (kind, id(placement), before.leaves)
         if key not in made:
-            here = attrs.evolve(setting, placement=placement)
-            template = layer_template(setting.model.kinds[kind], here, f"{name}_{kind}", encoder=encoder)
+            here = divided_setting(soc, attrs.evolve(setting, placement=placement))
+            template = layer_template(here.model.kinds[kind], here, f"{name}_{kind}", encoder=encoder)
             made[key] = place(soc, here, template, before.leaves)
         before = made[key]
         chain.append((before, number))

@@ -13,6 +13,7 @@ from archmodel.spec.model import (
     LayerSpec,
     MoeSpec,
 )
+from archmodel.spec.workload import ROLES
 from archmodel.template import DEFERRED, FLOP, STREAM, Builder, Setting, Template
 from archmodel.units import FORMATS, element_bytes
 
@@ -20,23 +21,30 @@ from archmodel.units import FORMATS, element_bytes
 def layer_template(layer: LayerSpec, setting: Setting, name: str, encoder: bool = False) -> Template:
     """Operations of one layer, from the residual stream to the residual stream."""
     b = Builder(setting)
+    chips = setting.degrees
     normed = b.norm("norm", STREAM, layer.norm_bias) if layer.norms else STREAM
     mixed = _mixer(b, layer, normed, encoder)
     if layer.parallel:
-        branches = (*_feed_forward(b, layer, normed), mixed)
-        b.residual("residual", (*b.reduced(branches), STREAM))
+        further = _feed_forward(b, layer, normed)
+        placed = setting.placement
+        together = placed.tensor_parallel > 1 or (placed.projection == placed.feed_forward and not placed.experts)
+        if together:
+            branches = b.reduced((*further, mixed), chips.mixer)
+        else:
+            branches = (*_summed(b, layer, further), *b.reduced((mixed,), chips.mixer))
+        b.residual("residual", (*branches, STREAM))
         return b.template(name)
-    stream = b.residual("residual", (*b.reduced((mixed,)), STREAM))
+    stream = b.residual("residual", (*b.reduced((mixed,), chips.mixer), STREAM))
     if layer.cross_attention is not None and not encoder:
         normed = b.norm("cross_norm", stream, layer.norm_bias)
         crossed = _cross_attention(b, layer.cross_attention, normed)
-        stream = b.residual("cross_residual", (*b.reduced((crossed,)), stream))
+        stream = b.residual("cross_residual", (*b.reduced((crossed,), chips.mixer), stream))
     if layer.feed_forward is not None or layer.moe is not None:
         normed = b.norm("ffn_norm", stream, layer.norm_bias) if layer.norms > 1 else stream
         branches = _feed_forward(b, layer, normed)
         if setting.placement.deferred_experts and setting.model.has_experts and not encoder:
             return _deferred(b, layer, branches, stream, name)
-        b.residual("ffn_residual", (*b.reduced(branches), stream))
+        b.residual("ffn_residual", (*_summed(b, layer, branches), stream))
     return b.template(name)
 
 
@@ -45,12 +53,27 @@ def _deferred(b: Builder, layer: LayerSpec, branches: tuple[int, ...], stream: i
 
     (Expert deferral of KTransformers, SOSP 2025; here of all experts that a token chose.)
     """
-    routed = branches[1 if layer.feed_forward is not None else 0 :][:1] if layer.moe is not None else ()
-    now = tuple(branch for branch in branches if branch not in routed)
-    added = b.reduced(now) if now else ()
-    late = b.reduced(routed)[0] if routed else -1
+    now, routed = _by_routing(layer, branches)
+    chips = b.setting.degrees
+    added = b.reduced(now, chips.feed_forward) if now else ()
+    late = b.reduced(routed, chips.experts)[0] if routed else -1
     b.residual("ffn_residual", (*added, stream, DEFERRED))
     return b.template(name, deferred=late)
+
+
+def _by_routing(layer: LayerSpec, branches: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Branches of a feed-forward part that all tokens take, and that of the routed experts."""
+    routed = branches[1 if layer.feed_forward is not None else 0 :][:1] if layer.moe is not None else ()
+    return tuple(branch for branch in branches if branch not in routed), routed
+
+
+def _summed(b: Builder, layer: LayerSpec, branches: tuple[int, ...]) -> tuple[int, ...]:
+    """Branches of a feed-forward part, added up over the chips that divide them: in one exchange, unless experts are apart."""
+    chips = b.setting.degrees
+    if not b.setting.placement.experts:
+        return b.reduced(branches, chips.feed_forward)
+    now, routed = _by_routing(layer, branches)
+    return (*(b.reduced(now, chips.feed_forward) if now else ()), *(b.reduced(routed, chips.experts) if routed else ()))
 
 
 def _mixer(b: Builder, layer: LayerSpec, after: int, encoder: bool) -> int:
@@ -203,7 +226,10 @@ def _experts(b: Builder, layer: LayerSpec, moe: MoeSpec, after: int) -> list[int
     byte = dict(zip(("experts_up", "experts_down"), stored, strict=True))
     for name, columns in expert_kernels(work, formats):
         product = {"weight_byte": byte[name]} if name in byte else {}
-        node = b.record(name, (node, after) if name == "permute" else (node,), {**columns, **product})
+        after_it = (node, after) if name == "permute" else (node,)
+        if s.placement.experts and name != "route":  # tokens cross to the experts once, not once for each expert
+            columns = {**columns, "role": ROLES.index("experts")}
+        node = b.record(name, after_it, {**columns, **product, "expert_work": work})
     combined = node
     if not moe.shared_intermediate:
         return [combined]
@@ -239,8 +265,8 @@ def exit_template(setting: Setting) -> Template:
         head = Matrix("head", width, model.hidden)
         node = b.matmul(head, "head", node, rows, precision.head, weight_byte=setting.stored_byte)
         if model.head:
-            width = model.vocabulary * setting.chips + model.classes
-            node = b.collective("all_gather", node, rows * width)
+            width = model.vocabulary * setting.degrees.head + model.classes
+            node = b.collective("all_gather", node, rows * width, setting.degrees.head)
     if model.head and model.family != "encoder":
         b.vector("sampling", "sampling", "sampling", (node,), rows * width, 3.0, exp=1.0, writes=1.0 / width,
                  sequences=rows)  # fmt: skip

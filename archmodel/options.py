@@ -13,7 +13,7 @@ Settings = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress on standard error.")]
-ChipFile = Annotated[Path, typer.Argument(metavar="CHIP", help="A chip (TOML).", show_default=False)]
+ChipFile = Annotated[Path, typer.Argument(metavar="CHIP", help="A chip, or a system of chips (TOML).", show_default=False)]
 PowerCap = Annotated[
     float | None,
     typer.Option("--power-cap-w", metavar="W", help="Find the clocks at which each phase keeps this mean power.", min=0.0),

@@ -7,6 +7,8 @@ chips must exchange is in `layers.py`: an all-reduce after each row-parallel pro
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import attrs
 
 from archmodel.errors import MappingError
@@ -22,27 +24,40 @@ from archmodel.spec.model import (
 )
 
 
-def divided(model: ModelSpec, chips: int) -> ModelSpec:
-    """The part of `model` on one of `chips`; the largest where a width does not divide evenly.
+class Degrees(NamedTuple):
+    """Chips that divide each part of a model; 1: none does."""
+
+    mixer: int = 1
+    feed_forward: int = 1
+    experts: int = 1
+    head: int = 1
+
+
+UNDIVIDED = Degrees()
+
+
+def divided(model: ModelSpec, chips: int | Degrees) -> ModelSpec:
+    """The part of `model` on one of `chips`, of all or by part; the largest where a width does not divide evenly.
 
     Raises MappingError where the heads do not divide: no engine splits a head.
     """
-    if chips == 1:
+    degrees = chips if isinstance(chips, Degrees) else Degrees(*[chips] * 4)
+    if degrees == UNDIVIDED:
         return model
     return attrs.evolve(
         model,
-        kinds=tuple(_layer(kind, chips) for kind in model.kinds),
-        vocabulary=-(-model.vocabulary // chips),
+        kinds=tuple(_layer(kind, degrees) for kind in model.kinds),
+        vocabulary=-(-model.vocabulary // degrees.head),
     )
 
 
-def _layer(layer: LayerSpec, chips: int) -> LayerSpec:
+def _layer(layer: LayerSpec, chips: Degrees) -> LayerSpec:
     cross = layer.cross_attention
     return attrs.evolve(
         layer,
-        mixer=_mixer(layer.mixer, chips),
-        cross_attention=None if cross is None else _attention(cross, chips),
-        feed_forward=None if layer.feed_forward is None else _dense(layer.feed_forward, chips),
+        mixer=_mixer(layer.mixer, chips.mixer),
+        cross_attention=None if cross is None else _attention(cross, chips.mixer),
+        feed_forward=None if layer.feed_forward is None else _dense(layer.feed_forward, chips.feed_forward),
         moe=None if layer.moe is None else _experts(layer.moe, chips),
     )
 
@@ -60,7 +75,7 @@ def _mixer(mixer: Mixer, chips: int) -> Mixer:
 
 def _attention(mixer: AttentionSpec, chips: int) -> AttentionSpec:
     if chips % mixer.kv_heads and mixer.kv_heads % chips:
-        raise MappingError(f"placement.tensor_parallel: {chips} chips and {mixer.kv_heads} KV heads do not divide each other")
+        raise MappingError(f"tensor parallelism: {chips} chips and {mixer.kv_heads} KV heads do not divide each other")
     heads = _whole(mixer.heads, chips, "heads")
     return attrs.evolve(mixer, heads=heads, kv_heads=max(1, mixer.kv_heads // chips))
 
@@ -69,12 +84,12 @@ def _dense(ffn: FeedForwardSpec, chips: int) -> FeedForwardSpec:
     return attrs.evolve(ffn, intermediate=-(-ffn.intermediate // chips))
 
 
-def _experts(moe: MoeSpec, chips: int) -> MoeSpec:
-    shared = -(-moe.shared_intermediate // chips)
-    return attrs.evolve(moe, intermediate=-(-moe.intermediate // chips), shared_intermediate=shared)
+def _experts(moe: MoeSpec, chips: Degrees) -> MoeSpec:
+    shared = -(-moe.shared_intermediate // chips.feed_forward)
+    return attrs.evolve(moe, intermediate=-(-moe.intermediate // chips.experts), shared_intermediate=shared)
 
 
 def _whole(number: int, chips: int, what: str) -> int:
     if number % chips:
-        raise MappingError(f"placement.tensor_parallel: {chips} chips do not divide {number} {what}")
+        raise MappingError(f"tensor parallelism: {chips} chips do not divide {number} {what}")
     return number // chips

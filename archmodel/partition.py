@@ -9,8 +9,10 @@ from typing import Any
 
 import attrs
 
+from archmodel.cards import carried, exchanged_tokens, one_card, portion
 from archmodel.components import link as links
 from archmodel.components.collective import OPS, collectives
+from archmodel.errors import MappingError
 from archmodel.kernels.timeline import (
     CLASS_COMPUTE,
     CLASS_CONVERSION,
@@ -22,6 +24,7 @@ from archmodel.operations import Kind
 from archmodel.sharing import SharedRun, part_of, shared_run
 from archmodel.soc import Soc
 from archmodel.spec.chip import CAPABILITIES
+from archmodel.spec.system import member_of
 from archmodel.spec.workload import ROLES
 from archmodel.template import DEFERRED, STREAM, Setting, Template
 from archmodel.units import FORMATS, element_bytes
@@ -33,7 +36,8 @@ _ACCUMULATOR_BYTE = 4.0
 
 @attrs.frozen(eq=False)
 class Piece:
-    """A placed template. Each record has `owner` (a resource of the Soc), `event_class` and `after`.
+    """A placed template. Each record has `owner` (a resource of the Soc), `event_class` and `after`; its sizes are those of
+    one card where its owner's member has several.
 
     Rows that no unit runs (transfers, syncs, host work) carry their `duration_s`, and `moved` bytes by link.
     """
@@ -45,6 +49,7 @@ class Piece:
     deferred: int  # record whose result the next piece takes beside the stream; -1: none
     late: tuple[int, ...]  # records that are issued with the next piece, where they are taken, not to hold up what is between
     stream_byte: float  # bytes of that stream
+    enters: str  # unit on which it lies before
     widened: tuple[tuple[str, str, str, str], ...] = ()  # operation, unit, format asked for, format computed in
 
 
@@ -105,8 +110,9 @@ class Placer:
         last = self._to_stream(self.at[len(self.template.records) - 1])
         late = self.template.deferred
         deferred = -1 if late < 0 else self.cross(self.at[late], self.stream_owner, self._result_byte(late))
+        held = self._result_byte(STREAM) * portion(self.soc, self.lies(last), self.setting.sequences)
         return Piece(self.template.name, tuple(self.records), last, self.lies(last), deferred, self._late(last, deferred),
-                     self._result_byte(STREAM), tuple(self.widened))  # fmt: skip
+                     held, self.enters, tuple(self.widened))  # fmt: skip
 
     def _late(self, last: int, deferred: int) -> tuple[int, ...]:
         """Of what leads to `deferred` alone: records of the stream's own unit that wait for another unit."""
@@ -178,9 +184,10 @@ class Placer:
     def _unit(self, record: dict[str, Any], owner: str, after: tuple[int, ...]) -> int:
         before = next((i for i in after if i >= 0), STREAM)
         joined = before != STREAM and self.records[before]["owner"] == owner
-        able = CAPABILITIES[record["capability"]] in self.soc.chip.software.fused
+        able = CAPABILITIES[record["capability"]] in self.soc.software(owner).fused
         fused = self.setting.placement.fusion and able and record["kind"] == Kind.VECTOR and joined
-        values = {key: value for key, value in record.items() if key not in ("name", "after")}
+        mine = one_card(self.soc, owner, record, self.setting.sequences)
+        values = {key: value for key, value in mine.items() if key not in ("name", "after")}
         return self.add(record["name"], owner, CLASS_COMPUTE, after, **values, fused=float(fused))
 
     def _matmul(self, record: dict[str, Any], owner: str, taken: float) -> int:
@@ -194,7 +201,13 @@ class Placer:
         changed: dict[str, float] = {"compute_format": FORMATS.index(compute)}
         if narrow:
             changed["input_byte"] = element_bytes(compute)
+        cards, tokens = exchanged_tokens(self.soc, owner, record, self.setting.sequences)
+        if cards > 1 and record["name"] == "experts_up":
+            byte = tokens * record["k"] * changed.get("input_byte", record["input_byte"])
+            after = (self._exchange("all_to_all", after[0], byte, cards),)
         node = self._unit({**record, **changed}, owner, after)
+        if cards > 1 and record["name"] == "experts_down":
+            node = self._exchange("all_to_all", node, tokens * record["n"] * record["output_byte"], cards)
         if not narrow:
             return node
         elements = record["m"] * record["n"] * record.get("count", 1.0)
@@ -252,8 +265,9 @@ class Placer:
         if source == owner:
             return node
         node = self.transfer(f"{source}_to_{owner}", source, owner, (node,), byte)
-        if self.soc.control:
-            name, control = self.soc.control
+        node = self._spread(node, source, owner, byte)
+        if name := self.soc.dispatcher(owner) or self.soc.dispatcher(source):
+            control = self.soc.controls[name]
             cycles = control.completion_cycles + control.synchronisation_cycles
             node = self.add("synchronise", name, CLASS_SYNCHRONISATION, (node,), lies=owner,
                             duration_s=cycles / (control.clock_ghz * 1e9))  # fmt: skip
@@ -265,28 +279,45 @@ class Placer:
             self.records[node]["event_class"] = CLASS_CONVERSION
         return node
 
+    def _spread(self, node: int, source: str, owner: str, byte: float) -> int:
+        """Cards that divide layers gather what each of them took from another member: all of them need all of it."""
+        member = self.soc.member(owner)
+        if member is None or member.parallel != "tensor" or member_of(source) == member_of(owner):
+            return node
+        return self._exchange("all_gather", node, byte, member.count)
+
     def transfer(self, name: str, source: str, target: str, after: tuple[int, ...], byte: float) -> int:
-        """A transfer; the slowest link of the route runs it, every link on the way carries its bytes."""
-        route = self.soc.route(source, target)
-        specs = [self.soc.links[link] for link in route]
-        slowest = min(route, key=lambda link: links.payload_byte_per_s(self.soc.links[link]))
+        """A transfer; the slowest link of the route runs it, every link on the way carries its bytes, alike links a part each.
+        The card with most of them sets the time; `moved` is the mean."""
+        soc, sequences = self.soc, self.setting.sequences
+        shares = {link: carried(soc, link, sequences) for link in soc.route(source, target)}
+        specs = [soc.links[link] for link in shares]
+        slowest = min(shares, key=lambda link: links.payload_byte_per_s(soc.links[link]) / shares[link])
+        held = byte * portion(soc, target, sequences)
         return self.add(
-            name, slowest, CLASS_TRANSFER, after, lies=target, duration_s=float(links.path_transfer_s(specs, byte)),
-            moved=dict.fromkeys(route, byte), read_byte=byte, write_byte=byte,
+            name, slowest, CLASS_TRANSFER, after, lies=target, read_byte=held, write_byte=held,
+            duration_s=float(links.path_transfer_s(specs, byte, shares=list(shares.values()))),
+            moved={link: byte / soc.copies(link) for link in shares},
         )  # fmt: skip
 
     def _collective(self, record: dict[str, Any]) -> int:
-        """An exchange with the chip's peers, from the unit that holds the data; the slowest link of the way runs it."""
+        """An exchange between the chips that divide what came before it, where that lies."""
         (before,) = record["after"]
-        node = self.at[before]
+        return self._exchange(record["name"], self.at[before], record["read_byte"], record["chips"])
+
+    def _exchange(self, op: str, node: int, byte: float, chips: int) -> int:
+        """A collective of `chips` chips of a group from the unit that holds the data; the slowest link of the way runs it."""
+        if chips == 1:
+            return node
         unit = self.lies(node)
         link, peers = self.soc.peer_link(unit)
-        direct = self.soc.chip.software.direct_all_reduce
-        (seconds, sent_byte, _), = collectives(self.soc.links[link], peers, OPS.index(record["name"]), self.setting.chips,
-                                               record["read_byte"], direct)  # fmt: skip
+        if chips > peers.devices:
+            raise MappingError(f"{self.soc.chip.name}: {unit} has {chips} cards, but a group has at most {peers.devices}")
+        direct = self.soc.software(unit).direct_all_reduce
+        ((seconds, sent_byte, _),) = collectives(self.soc.links[link], peers, OPS.index(op), chips, byte, direct)
         return self.add(
-            record["name"], link, CLASS_TRANSFER, (node,), lies=unit, duration_s=float(seconds),
-            moved={link: float(sent_byte)}, read_byte=record["read_byte"], write_byte=record["write_byte"],
+            op, link, CLASS_TRANSFER, (node,), lies=unit, duration_s=float(seconds), moved={link: float(sent_byte)},
+            read_byte=byte, write_byte=byte,
         )  # fmt: skip
 
     def _host_embedding(self, record: dict[str, Any]) -> int:

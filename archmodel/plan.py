@@ -5,7 +5,9 @@ from __future__ import annotations
 import attrs
 
 from archmodel.errors import MappingError
+from archmodel.spec.chip import ChipSpec
 from archmodel.spec.model import ModelSpec
+from archmodel.spec.system import at_stages, pipelines
 from archmodel.spec.workload import PlacementSpec
 
 
@@ -48,6 +50,20 @@ def layers_of(model: ModelSpec) -> tuple[int, ...]:
 def uniform_plan(model: ModelSpec, batch: int, placement: PlacementSpec, name: str = "as placed") -> Plan:
     """The plan that places every layer of every sequence alike."""
     return Plan(name, (Part(batch, (placement,) * len(layers_of(model))),))
+
+
+def staged_plan(chip: ChipSpec, model: ModelSpec, batch: int, placement: PlacementSpec, name: str = "as placed") -> Plan:
+    """As `uniform_plan`, but the layers divided evenly over the stages of each of the chip's pipelines, of which the placement
+    names the first."""
+    rows, layers = pipelines(chip.members), len(layers_of(model))
+    made: dict[tuple[int, ...], PlacementSpec] = {}
+    placements = []
+    for layer in range(layers):
+        stage = tuple(layer * len(row) // layers for row in rows.values())
+        if stage not in made:
+            made[stage] = at_stages(placement, dict(zip(rows.values(), stage, strict=True)), chip.members)
+        placements.append(made[stage])
+    return Plan(name, (Part(batch, tuple(placements)),))
 
 
 def check_plan(plan: Plan, model: ModelSpec, batch: int) -> None:

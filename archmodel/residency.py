@@ -100,13 +100,16 @@ def _fitted(soc: Soc, buffers: tuple[Buffer, ...], capacity: dict[str, float]) -
         if moved > 0.0:
             spilled[tier] = moved / weights
             buffers = (*(attrs.evolve(b, byte=b.byte - moved) if (b.what, b.tier) == ("weights", tier) else b for b in buffers),
-                       Buffer("spilled weights", spill, moved))  # fmt: skip
+                       Buffer("spilled weights", spill, moved * soc.copies(tier) / soc.copies(spill)))  # fmt: skip
     result = Residency(buffers, capacity, spill if spilled else "", spilled)
     wrong = [_overflow(result, tier) for tier in capacity if result.used_byte(tier) > capacity[tier]]
     if wrong:
         advice = "use fewer bits, a smaller batch or shorter sequences"
         advice += "" if spill else ", name a larger tier in placement.spill"
-        advice += ", or divide it over chips with placement.tensor_parallel" if soc.peers else ""
+        if soc.chip.members:
+            advice += ", or give a member more cards with count and parallel"
+        elif soc.peers:
+            advice += ", or divide it over chips with placement.tensor_parallel"
         raise MappingError(f"{soc.chip.name}: the model does not fit: " + "; ".join(wrong) + f"; {advice}")
     return result
 

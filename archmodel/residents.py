@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
+from functools import partial
 from typing import NamedTuple
 
 import attrs
 
 from archmodel import sizes
+from archmodel.cards import kept_cache, kept_weights
 from archmodel.components import units
 from archmodel.plan import Part, Plan, layers_of
 from archmodel.sharing import fractions
@@ -31,7 +33,7 @@ ROLE_OF = {
 }
 
 #: roles whose weights can lie in cells of the unit that multiplies them
-MULTIPLIED = ("projection", "feed_forward", "router", "head")
+MULTIPLIED = ("projection", "feed_forward", "experts", "router", "head")
 
 Shares = dict[str, Fraction]  # tier -> share of something that lies there
 
@@ -84,14 +86,14 @@ def placed_weights(soc: Soc, model: ModelSpec, precision: PrecisionSpec, plan: P
     for (kind, *ids), times in alike.items():
         layer = model.kinds[kind]
         for part, weight in sizes.layer_bits(layer, model.hidden, precision).items():
-            held = _held(soc, [by_id[i] for i in ids], ROLE_OF[part], _columns(layer, part))
+            held = _held(soc, [by_id[i] for i in ids], ROLE_OF[part], part, layer)
             yield Placed(layer, part, weight, times, held)
     for part, weight in sizes.outer_bits(model, precision).items():
         ends = [whole.placements[-1 if part == "head" else 0] for whole in parts]
         tied = part == "embedding" and model.tied_embedding
-        held = _held(soc, ends, "head" if tied else ROLE_OF[part], 0)
+        held = _held(soc, ends, "head" if tied else ROLE_OF[part], part, None)
         if tied and any(holder in soc.units for holder in held):  # nobody looks up what lies in cells
-            held |= _held(soc, ends, "embedding", 0)
+            held |= _held(soc, ends, "embedding", part, None)
         yield Placed(None, part, weight, 1, held)
 
 
@@ -100,22 +102,29 @@ def _add(total: Shares, held: Mapping[str, Fraction], weight: Fraction | int) ->
         total[tier] = total.get(tier, Fraction(0)) + share * weight
 
 
-def _held(soc: Soc, placements: Iterable[PlacementSpec], role: str, columns: int) -> Shares:
-    """Share of the weights of a role in each tier; parts of a plan that work from one tier share what lies there."""
+def _held(soc: Soc, placements: Iterable[PlacementSpec], role: str, part: str, layer: LayerSpec | None) -> Shares:
+    """Share of the weights of a part of the model in each tier; ways that work from one tier share what lies there."""
     held: Shares = {}
+    columns = _columns(layer, part) if layer else 0
+    kept = partial(kept_weights, soc, part=part)
     for placement in placements:
-        for tier, share in _tiers(soc, placement, role, columns, "weights").items():
+        holder = "experts" if part == "experts" and placement.experts else role
+        for tier, share in _tiers(soc, placement, holder, columns, "weights", kept).items():
             held[tier] = max(held.get(tier, Fraction(0)), share)
     return held
 
 
-def _tiers(soc: Soc, placement: PlacementSpec, role: str, columns: int, key: str) -> Shares:
-    """Share of the `weights` or of the `kv_cache` of a role in each tier, for one placement."""
+def _tiers(
+    soc: Soc, placement: PlacementSpec, role: str, columns: int, key: str, kept: Callable[[str], Fraction]
+) -> Shares:  # fmt: skip
+    """Share of the `weights` or of the `kv_cache` of a role in each tier, for one placement: in the memory of one card, which
+    has the share `kept` of what its unit keeps, or in what all cards share."""
     out: Shares = {}
     for unit, share in _units(soc, placement, role, columns, copied=key == "weights" and role in placement.row_split):
         if unit in soc.units:
             in_cells = key == "weights" and role in MULTIPLIED and units.cell_capacity_byte(soc.units[unit]) > 0.0
             tier = unit if in_cells else soc.home(unit, key)
+            share *= kept(unit) * Fraction(soc.copies(unit), soc.copies(tier))
             out[tier] = min(out.get(tier, Fraction(0)) + share, Fraction(1))
     return out
 
@@ -171,7 +180,9 @@ def cache_shares(soc: Soc, model: ModelSpec, parts: Iterable[Part]) -> dict[tupl
         placements = part.placements[len(model.encoder_order) :]
         by_id = {id(placement): placement for placement in placements}
         for (kind, number), times in Counter(zip(model.order, map(id, placements), strict=True)).items():
-            held = _tiers(soc, by_id[number], "attention", _columns(model.kinds[kind], "mixers"), "kv_cache")
+            layer, placement = model.kinds[kind], by_id[number]
+            held = _tiers(soc, placement, "attention", _columns(layer, "mixers"), "kv_cache",
+                          partial(kept_cache, soc, layer=layer, sequences=part.sequences))  # fmt: skip
             for tier, share in held.items():
                 total[kind, tier] += share * part.sequences * times  # type: ignore[assignment]
     return {key: Fraction(value) for key, value in total.items()}

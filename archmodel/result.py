@@ -15,28 +15,32 @@ from archmodel.residency import Residency
 from archmodel.schedule import Program, Table
 from archmodel.soc import Soc
 from archmodel.spec.chip import ChipSpec
+from archmodel.spec.system import member_of
 from archmodel.spec.workload import PrecisionSpec, WorkloadSpec
 from archmodel.steps import Step
 
 
 def row_energy_j(soc: Soc, table: Table) -> dict[str, Floats]:
-    """Dynamic energy [J] of one run of each row at the blocks' voltages, by component; arrays of shape (rows,)."""
+    """Dynamic energy [J] of one run of each row on all copies of a block, at its voltage, by component; shape (rows,) each."""
     out: dict[str, Floats] = {}
     factor = dvfs.energy_factors(soc.chip)
     for number, (name, unit) in enumerate(soc.units.items()):
-        mine = (table.owner == number).astype(float)
+        mine = (table.owner == number) * table.active * soc.power_scale(name)
         for part, value in power.unit_energy_j(unit, table.costs, table.rows).items():
             out[f"{name}_{part}"] = value * mine * factor[name]
     for column, name in enumerate(soc.shared):
+        scale = table.active * soc.power_scale(name)
         byte, written = table.byte[:, column], table.written_byte[:, column]
         if name in soc.tiers:
-            out[name] = memory.energy_j(soc.tiers[name], byte - written, written) * factor[name]
+            out[name] = scale * memory.energy_j(soc.tiers[name], byte - written, written) * factor[name]
         else:
-            out[name] = link.energy_j(soc.links[name], byte) * factor[name]
+            out[name] = scale * link.energy_j(soc.links[name], byte) * factor[name]
     if soc.chip.software.sampling_energy_mj_per_token > 0.0:
         out["sampling"] = power.sampling_energy_j(soc.chip.software, table.rows, soc.chip.placement.tensor_parallel)
-    if soc.control:
-        out[soc.control[0]] = power.control_energy_j(soc.control[1], table.commands) * factor[soc.control[0]]
+    for name, control in soc.controls.items():
+        mine = np.array([soc.dispatcher(block) == name for block in soc.resources])[table.owner]
+        each = power.control_energy_j(control, table.commands * table.active * mine)
+        out[name] = soc.power_scale(name) * each * factor[name]
     return out
 
 
@@ -149,6 +153,12 @@ class Result:
         """Alike chips that divide the model. Energy and power are those of all of them; time, traffic and bytes of one."""
         return self.chip.placement.tensor_parallel
 
+    @property
+    def cards(self) -> int:
+        """All chips that run: those of the group, or of all members of a system."""
+        members = self.chip.members.values()
+        return self.chips * (sum(member.count for member in members) if members else 1)
+
     @cached_property
     def energy_j(self) -> dict[str, float]:
         """Energy [J] by component, dynamic and static; the values add up to the total."""
@@ -172,15 +182,15 @@ class Result:
     def energy_by_kind_j(self) -> dict[str, float]:
         """Energy [J] by kind of operation, of commands (`control`) and `static`; the values add up to the total."""
         runs = np.asarray(sum(step.weight * step.count for step in self.steps))
-        control = self.soc.control[0] if self.soc.control else ""
-        parts = by_kind_j(self.table, (v for name, v in self.row_energy_j.items() if name != control), runs)
+        controls = self.soc.controls
+        parts = by_kind_j(self.table, (v for name, v in self.row_energy_j.items() if name not in controls), runs)
         static_j = sum(self._static_j.values()) * self.chip.power.scale * self.chips
-        others = {"control": self.energy_j.get(control, 0.0), "static": static_j}
+        others = {"control": sum(self.energy_j[name] for name in controls), "static": static_j}
         return {**parts, **{name: joule for name, joule in others.items() if joule > 0.0}}
 
     def step_static_power_w(self, step: StepResult) -> dict[str, float]:
         """Static power [W] of all `chips` in a step by block, and of the chip as a whole under `chip`."""
-        static = power.static_power_w(step.soc.chip.blocks, step.soc.chip.power)
+        static = step.soc.static_power_w()
         return {name: watt * self.chip.power.scale * self.chips for name, watt in static.items() if watt > 0.0}
 
     @property
@@ -205,7 +215,7 @@ class Result:
             time_s[step.soc] = time_s.get(step.soc, 0.0) + step.weight * step.total_s
         if len(time_s) == 1:
             time_s = {self.first.soc: self.total_s}
-        parts = [(power.static_power_w(soc.chip.blocks, soc.chip.power), span_s) for soc, span_s in time_s.items()]
+        parts = [(soc.static_power_w(), span_s) for soc, span_s in time_s.items()]
         return {name: sum(watt[name] * span_s for watt, span_s in parts) for name in parts[0][0]}
 
     @property
@@ -219,7 +229,7 @@ class Result:
     @cached_property
     def boundary_added_w(self) -> dict[str, dict[str, float]]:
         """Mean power [W] that each boundary adds to the one inside it, by part; of all `chips`."""
-        return boundary.added_power_w(self.chip, self.chips, self.power_w)
+        return boundary.added_power_w(self.chip, self.cards, self.power_w)
 
     @property
     def boundary_power_w(self) -> dict[str, float]:
@@ -260,16 +270,16 @@ class Result:
         for name, bandwidth in self.bandwidth_byte_per_s.items():
             out[name] = min(1.0, bandwidth / speed[name])
         busy = self.busy_s()
-        if self.soc.control:
-            out[self.soc.control[0]] = (busy[self.soc.control[0]] + self.dispatch_s) / self.total_s
+        for name in self.soc.controls:
+            out[name] = (busy[name] + self.dispatch_s(name)) / self.total_s
         if self.soc.host:
             out[self.soc.host[0]] = busy[self.soc.host[0]] / self.total_s
         return out
 
-    @cached_property
-    def dispatch_s(self) -> float:
-        """Time [s] in which commands are dispatched, hidden or not."""
-        return sum(step.weight * float(step.count @ self.table.timeline.dispatch_s) for step in self.steps)
+    def dispatch_s(self, control: str) -> float:
+        """Time [s] in which a control core dispatches commands, hidden or not."""
+        mine = np.array([self.soc.dispatcher(block) == control for block in self.soc.resources])[self.table.owner]
+        return sum(step.weight * float(step.count @ (self.table.timeline.dispatch_s * mine)) for step in self.steps)
 
     def _unit_utilisation(self, number: int) -> float:
         seconds = self.table.costs.utilisation * self.table.timeline.duration_s * (self.table.owner == number)
@@ -285,6 +295,16 @@ class Result:
                 f"one of {self.chips} alike chips that divide the model: times, traffic, capacity and utilisation are of one "
                 f"chip, tokens of the group, energy and power of all {self.chips}"
             )
+        for name, member in self.chip.members.items():
+            if member.count > 1:
+                notes.append(
+                    f"{name}: {member.count} cards: times, traffic, capacity and utilisation are of the one with most to do, "
+                    f"energy and power of all {member.count}"
+                )
+            parts = (joule for block, joule in self.energy_j.items() if member_of(block) == name)
+            card_w, most_w = sum(parts) / self.total_s / member.count, member.power.limit_w
+            if most_w and card_w > most_w:
+                notes.append(f"{name}: mean power of a card, {card_w:.0f} W, is above its limit of {most_w:.0f} W")
         for tier, fraction in self.residency.spilled.items():
             notes.append(f"{fraction:.1%} of the weights of {tier} are spilled to {self.residency.spill_tier}")
         limit_w = self.chip.power.limit_w

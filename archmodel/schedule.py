@@ -15,7 +15,7 @@ from archmodel.kernels.timeline import (
     CLASS_COMPUTE,
     CLASS_CONVERSION,
     CLASS_TRANSFER,
-    Dispatcher,
+    Dispatchers,
     Events,
     RowTable,
     Simulated,
@@ -25,7 +25,8 @@ from archmodel.operations import Ints, Kind, Rows, rows_from
 from archmodel.partition import Piece, result_byte
 from archmodel.residency import Residency
 from archmodel.soc import Soc
-from archmodel.spec.chip import CAPABILITIES
+from archmodel.spec.chip import CAPABILITIES, SoftwareSpec
+from archmodel.spec.system import member_of
 from archmodel.template import DEFERRED, STREAM
 
 _STALLS = (LIMITS.index("memory"), LIMITS.index("buffer"))
@@ -43,6 +44,7 @@ class Table:
     written_byte: Floats  # (rows, shared): the part of `byte` that is written
     timeline: RowTable
     commands: Floats  # commands that the control core issues for the row
+    active: Floats  # share of the cards of its owner's member that work while it runs; 1 on a chip
     lies: Ints  # unit that holds the row's result, as an index into Soc.resources; -1 where no unit does
     result_byte: Floats  # bytes of that result
 
@@ -77,11 +79,12 @@ def tabulate(soc: Soc, residency: Residency, pieces: Sequence[Piece]) -> tuple[T
     busiest = np.where(duplex, np.maximum(byte - written, written), byte)
     with np.errstate(divide="ignore", invalid="ignore"):
         usage = np.where(duration[:, None] > 0.0, busiest / (duration[:, None] * soc.shared_byte_per_s), 0.0)
-    dispatch, commands = _dispatch(soc, rows, event_class, duration)
+    dispatch, commands = _dispatch(soc, rows, owner, event_class, duration)
     timeline = RowTable(owner, duration, dispatch, event_class, *_shares(costs), np.minimum(usage, 1.0))
+    active = np.array([record.get("active", 1.0) for record in records])
     lies = np.array([_index(soc, str(record["lies"])) for record in records], dtype=np.int64)
     results = np.array([result_byte(record) for record in records])
-    return Table(rows, owner, costs, byte, written, timeline, commands, lies, results), index
+    return Table(rows, owner, costs, byte, written, timeline, commands, active, lies, results), index
 
 
 def _index(soc: Soc, block: str) -> int:
@@ -140,8 +143,9 @@ def _traffic(
 
     def book(unit: str, tier: str, amount: Floats, writes: Floats, mine: Ints) -> None:
         for block in (tier, *soc.route(unit, tier)):
-            byte[mine, soc.shared.index(block)] += amount
-            written[mine, soc.shared.index(block)] += writes
+            users = soc.users(unit, block)
+            byte[mine, soc.shared.index(block)] += amount * users
+            written[mine, soc.shared.index(block)] += writes * users
 
     for number, (name, unit) in enumerate(soc.units.items()):
         mine = np.flatnonzero((owner == number) & (rows.kind >= 0))
@@ -166,21 +170,26 @@ def _traffic(
     return byte, written
 
 
-def _dispatch(soc: Soc, rows: Rows, event_class: Ints, duration_s: Floats) -> tuple[Floats, Floats]:
-    """Dispatch time [s] and commands of each row: one command for every kernel and transfer, none where fused."""
-    on_unit = (event_class == CLASS_COMPUTE) | (event_class == CLASS_CONVERSION)
-    command = (on_unit & (rows.fused == 0)) | (event_class == CLASS_TRANSFER)
-    if soc.control:
-        control = soc.control[1]
-        seconds = (control.dispatch_cycles + control.completion_cycles) / (control.clock_ghz * 1e9)
-        return np.where(command, seconds, 0.0), command.astype(float)
-    waits_s = np.maximum(soc.chip.software.kernel_gap_us * 1e-6, _call_s(soc, rows) - duration_s)
-    return np.where(on_unit & (rows.fused == 0), waits_s, 0.0), np.zeros(len(rows))
+def _dispatch(soc: Soc, rows: Rows, owner: Ints, event_class: Ints, duration_s: Floats) -> tuple[Floats, Floats]:
+    """Dispatch time [s] and commands of each row: one command for every kernel and transfer, none where fused. Units without a
+    control core have the gaps of their software instead."""
+    on_unit = ((event_class == CLASS_COMPUTE) | (event_class == CLASS_CONVERSION)) & (rows.fused == 0)
+    command = on_unit | (event_class == CLASS_TRANSFER)
+    seconds, commands = np.zeros(len(rows)), np.zeros(len(rows))
+    for block, software, control in soc.dispatched:
+        mine = owner == soc.resources.index(block)
+        if control:
+            each = (control.dispatch_cycles + control.completion_cycles) / (control.clock_ghz * 1e9)
+            seconds[mine & command], commands[mine & command] = each, 1.0
+        elif block in soc.units:
+            waits_s = np.maximum(software.kernel_gap_us * 1e-6, _call_s(software, rows) - duration_s)
+            seconds = np.where(mine & on_unit, waits_s, seconds)
+    return seconds, commands
 
 
-def _call_s(soc: Soc, rows: Rows) -> Floats:
+def _call_s(software: SoftwareSpec, rows: Rows) -> Floats:
     """Host time [s] of calling each kernel, shape (rows,): a unit waits where its kernel is shorter. None with graphs."""
-    call_us = soc.chip.software.call_us
+    call_us = software.call_us
     vector = np.where(rows.capability == CAPABILITIES.index("norm"), call_us.get("norm", 0.0), call_us.get("activation", 0.0))
     product = (rows.kind == Kind.MATMUL) | (rows.kind == Kind.ATTENTION)
     return np.asarray(np.where(product, call_us.get("matmul", 0.0), vector) * 1e-6)
@@ -200,10 +209,20 @@ def run(soc: Soc, table: Table, chains: Sequence[Chain]) -> Program:
     events, layer = parts[0].events, parts[0].layer
     if len(parts) > 1:
         events, layer = _interleaved(parts)
-    control = soc.resources.index(soc.control[0]) if soc.control else -1
-    queue = soc.control[1].queue_commands if soc.control else 0
-    simulated = simulate(events, table.timeline, Dispatcher(control, queue, len(soc.resources)))
+    simulated = simulate(events, table.timeline, _dispatchers(soc))
     return Program(events, simulated, layer)
+
+
+def _dispatchers(soc: Soc) -> Dispatchers:
+    """One dispatcher for each control core, and one for each chip or member without."""
+    cores = [soc.dispatcher(block) or member_of(block) for block in soc.resources]
+    names = list(dict.fromkeys(cores))
+    specs = [soc.controls.get(name) for name in names]
+    return Dispatchers(
+        np.array([soc.resources.index(name) if spec else -1 for name, spec in zip(names, specs, strict=True)]),
+        np.array([spec.queue_commands if spec else 0 for spec in specs]),
+        np.array([names.index(core) for core in cores]),
+    )
 
 
 @attrs.frozen(eq=False)
@@ -284,7 +303,7 @@ def _local(soc: Soc, piece: Piece) -> tuple[Ints, Ints, Ints]:
     stage: list[int] = []
     unit: list[str] = []
     for record in piece.records:
-        before = [(stage[i], unit[i]) for i in record["after"] if i >= 0]
+        before = [(0, piece.enters) if i < 0 else (stage[i], unit[i]) for i in record["after"]]
         owner = str(record["owner"]) if record["owner"] in soc.units else ""
         reached, at = max(before, default=(0, owner))
         stage.append(reached + (bool(owner) and bool(at) and owner != at))

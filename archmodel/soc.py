@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import attrs
 import numpy as np
 
 from archmodel.components import link as links
-from archmodel.components import memory
+from archmodel.components import memory, power
 from archmodel.components.units import matrix_rates, matrix_units
 from archmodel.costs import Floats
 from archmodel.errors import MappingError
@@ -19,11 +20,14 @@ from archmodel.spec.chip import (
     DramSpec,
     HostSpec,
     LinkSpec,
+    MemberSpec,
     PeersSpec,
+    SoftwareSpec,
     SramSpec,
     Tier,
     Unit,
 )
+from archmodel.spec.system import holder, member_of
 from archmodel.spec.workload import ROLES, PlacementSpec
 
 #: capability that a role needs at least
@@ -31,6 +35,7 @@ PRINCIPAL = {
     "attention": "attention",
     "projection": "matmul",
     "feed_forward": "matmul",
+    "experts": "matmul",
     "router": "matmul",
     "head": "matmul",
     "vector": "norm",
@@ -74,29 +79,71 @@ class Soc:
         return {n: b for n, b in self.chip.blocks.items() if isinstance(b, LinkSpec)}
 
     @cached_property
-    def control(self) -> tuple[str, ControlSpec] | None:
-        return next(((n, b) for n, b in self.chip.blocks.items() if isinstance(b, ControlSpec)), None)
+    def controls(self) -> dict[str, ControlSpec]:
+        return {n: b for n, b in self.chip.blocks.items() if isinstance(b, ControlSpec)}
+
+    def dispatcher(self, block: str) -> str:
+        """Control core that issues the commands of a block: that of its chip (for a link of the system, of a chip that it
+        joins), else the system's own; empty where there is none."""
+        ends = self.links[block].joins if block in self.links and not member_of(block) else ()
+        wanted = [member_of(name) for name in (block, *ends)] + [""]
+        return next((core for member in wanted for core in self.controls if member_of(core) == member), "")
+
+    def software(self, block: str) -> SoftwareSpec:
+        """The software stack that runs a block."""
+        member = self.chip.members.get(member_of(block))
+        return member.software if member else self.chip.software
+
+    @cached_property
+    def dispatched(self) -> tuple[tuple[str, SoftwareSpec, ControlSpec | None], ...]:
+        """Units and links, each with its software and control core."""
+        return tuple((n, self.software(n), self.controls.get(self.dispatcher(n))) for n in (*self.units, *self.links))
+
+    @cached_property
+    def _holders(self) -> dict[str, str]:
+        return {name: holder(name, block, self.chip.members) for name, block in self.chip.blocks.items()}
+
+    def member(self, block: str) -> MemberSpec | None:
+        """The member whose cards have a block each; None for a chip and for what a system has once."""
+        return self.chip.members.get(self._holders.get(block, member_of(block)))
+
+    def copies(self, block: str) -> int:
+        """How many of a block there are: one in each card of its member."""
+        member = self.member(block)
+        return member.count if member else 1
+
+    def power_scale(self, block: str) -> float:
+        """Factor from the power of one block to that of all its copies, that of the whole chip or system apart."""
+        member = self.chip.members.get(member_of(block))
+        return self.copies(block) * (member.power.scale if member else 1.0)
+
+    def static_power_w(self) -> dict[str, float]:
+        """Static power [W] by block, all copies of it, and of chips as a whole under `chip` or `<member>.chip`."""
+        static = power.static_power_w(self.chip.blocks, self.chip.power)
+        static |= {f"{name}.chip": member.power.static_power_w for name, member in self.chip.members.items()}
+        return {name: watt * self.power_scale(name) for name, watt in static.items()}
 
     @cached_property
     def host(self) -> tuple[str, HostSpec] | None:
         return next(((n, b) for n, b in self.chip.blocks.items() if isinstance(b, HostSpec)), None)
 
     @cached_property
-    def peers(self) -> tuple[str, PeersSpec] | None:
-        return next(((n, b) for n, b in self.chip.blocks.items() if isinstance(b, PeersSpec)), None)
+    def peers(self) -> dict[str, PeersSpec]:
+        return {n: b for n, b in self.chip.blocks.items() if isinstance(b, PeersSpec)}
 
     def peer_link(self, unit: str = "") -> tuple[str, PeersSpec]:
-        """Slowest link from a unit (the first unless said) to the chip's peers, and those. Raises MappingError without."""
-        if self.peers is None:
-            raise MappingError(f"{self.chip.name}: has no [peers] and no link to them, which a group of chips needs")
-        way = self.route(unit or next(iter(self.units)), self.peers[0])
-        return min(way, key=lambda name: links.payload_byte_per_s(self.links[name])), self.peers[1]
+        """Slowest link from a unit (the first unless said) to the peers of its chip, and those. Raises MappingError without."""
+        unit = unit or next(iter(self.units))
+        group = next((name for name in self.peers if member_of(name) == member_of(unit)), "")
+        if not group:
+            raise MappingError(f"{self.chip.name}: {unit} has no [peers] and no link to them, which a group of chips needs")
+        way = self.route(unit, group)
+        return min(way, key=lambda name: links.payload_byte_per_s(self.links[name])), self.peers[group]
 
     @cached_property
     def resources(self) -> tuple[str, ...]:
         """Blocks that run events, in the order of the timeline's indices."""
-        others = [named[0] for named in (self.control, self.host) if named]
-        return (*self.units, *self.links, *others)
+        return (*self.units, *self.links, *self.controls, *([self.host[0]] if self.host else []))
 
     @cached_property
     def shared(self) -> tuple[str, ...]:
@@ -125,9 +172,13 @@ class Soc:
         return self._routes[start][end]
 
     def path_byte_per_s(self, unit: str, tier: str) -> float:
-        """Bandwidth [B/s] at which a unit streams from a tier: the slowest of the tier and the links on the way."""
+        """Bandwidth [B/s] at which a unit of one card streams from a tier: the slowest of the tier and the links on the way."""
         names = (tier, *self.route(unit, tier))
-        return float(min(self.shared_byte_per_s[self.shared.index(name)] for name in names))
+        return float(min(self.shared_byte_per_s[self.shared.index(n)] / max(1.0, self.users(unit, n)) for n in names))
+
+    def users(self, unit: str, block: str) -> float:
+        """Cards whose `unit` works over one copy of a block: 1 inside a card, all of them over what the system has once."""
+        return self.copies(unit) / self.copies(block)
 
     def path_latency_s(self, unit: str, tier: str) -> float:
         """First-byte latency [s]: a miss in the unit's buffer, one way over each link, and the tier's own."""
@@ -141,7 +192,7 @@ class Soc:
         Raises MappingError where none can.
         """
         placement = placement or self.chip.placement
-        placed = getattr(placement, role)
+        placed = getattr(placement, role) or (placement.feed_forward if role == "experts" else "")
         if placed in self.units:
             if capability in self.units[placed].capabilities:
                 return str(placed)
@@ -157,6 +208,16 @@ class Soc:
             if capability in self.units[name].capabilities:
                 return name
         raise MappingError(f"{self.chip.name}: no unit can run {capability}, which the role {role} needs")
+
+    def explicit(self, placement: PlacementSpec) -> PlacementSpec:
+        """The placement with the owner of every role named, where any unit can run the role."""
+        able = {name for unit in self.units.values() for name in unit.capabilities}
+        owners: dict[str, Any] = {
+            role: self.owner(role, need, placement)
+            for role, need in PRINCIPAL.items()
+            if need in able and not placement.shares.get(role)
+        }
+        return attrs.evolve(placement, **owners)
 
     def home(self, unit: str, key: str) -> str:
         """Tier of the `weights` or the `kv_cache` that a unit works with: as placed, else the unit's own memory."""

@@ -12,6 +12,7 @@ import attrs
 from archmodel import sizes
 from archmodel.matrices import Matrix
 from archmodel.operations import Kind
+from archmodel.parallel import UNDIVIDED, Degrees
 from archmodel.spec.chip import CAPABILITIES
 from archmodel.spec.model import ModelSpec
 from archmodel.spec.workload import ROLES, PlacementSpec, PrecisionSpec
@@ -43,6 +44,7 @@ class Setting:
     placement: PlacementSpec
     step: Step
     groups: tuple[Group, ...]
+    degrees: Degrees = UNDIVIDED  # chips that divide the parts of the model, of which `model` holds one of each
 
     @property
     def tokens(self) -> int:
@@ -51,11 +53,6 @@ class Setting:
     @property
     def sequences(self) -> int:
         return sum(group.sequences for group in self.groups)
-
-    @property
-    def chips(self) -> int:
-        """Chips that divide the model, of whose parts `model` is one."""
-        return self.placement.tensor_parallel
 
     @property
     def activation_byte(self) -> float:
@@ -123,19 +120,19 @@ class Builder:
         return self.vector(name, "vector", "residual", after, self.setting.tokens * self.setting.model.hidden,
                            FLOP["residual"] * (len(after) - 1), reads=len(after))  # fmt: skip
 
-    def collective(self, op: str, after: int, elements: float) -> int:
-        """Exchange of `elements` activations between the chips that divide the model; nothing on one chip."""
-        if self.setting.chips == 1:
+    def collective(self, op: str, after: int, elements: float, chips: int) -> int:
+        """Exchange of `elements` activations between `chips` that divide what came before; nothing on one chip."""
+        if chips == 1:
             return after
         byte = elements * self.setting.activation_byte
-        return self.add(op, Kind.COLLECTIVE, "vector", "residual", (after,), read_byte=byte, write_byte=byte)
+        return self.add(op, Kind.COLLECTIVE, "vector", "residual", (after,), read_byte=byte, write_byte=byte, chips=chips)
 
-    def reduced(self, branches: tuple[int, ...]) -> tuple[int, ...]:
-        """Branches of which every chip holds a summand, added up over them in one exchange."""
-        if self.setting.chips == 1:
+    def reduced(self, branches: tuple[int, ...], chips: int) -> tuple[int, ...]:
+        """Branches of which each of `chips` holds a summand, added up over them in one exchange."""
+        if chips == 1:
             return branches
         one = self.residual("partial_sum", branches) if len(branches) > 1 else branches[0]
-        return (self.collective("all_reduce", one, self.setting.tokens * self.setting.model.hidden),)
+        return (self.collective("all_reduce", one, self.setting.tokens * self.setting.model.hidden, chips),)
 
     def template(self, name: str, deferred: int = -1) -> Template:
         return Template(name, tuple(self.records), deferred)

@@ -7,14 +7,16 @@ from pathlib import Path
 import attrs
 import numpy as np
 
-from archmodel.spec.chip import ChipSpec, CimSpec, GpuSpec, LinkSpec, NeuromorphicSpec
+from archmodel.spec.chip import Block, ChipSpec, CimSpec, GpuSpec, LinkSpec, MemberSpec, NeuromorphicSpec, NpuSpec
 from archmodel.spec.shape import ShapeSpec, expand
+from archmodel.spec.system import first_placement, flattened, of_chip
 from archmodel.spec.toml import load_chip
-from archmodel.spec.workload import RequestSpec, WorkloadSpec
+from archmodel.spec.workload import PlacementSpec, RequestSpec, WorkloadSpec
 
 ROOT = Path(__file__).parents[1]
 HETERO = load_chip(ROOT / "chips/hetero_v1.toml")
 BASELINE = load_chip(ROOT / "chips/gpu_baseline.toml")
+_H100 = load_chip(ROOT / "chips/h100_sxm.toml")
 
 
 def changed(chip: ChipSpec, **blocks: dict[str, object]) -> ChipSpec:
@@ -148,3 +150,47 @@ def random_pair(rng: np.random.Generator) -> ChipSpec:
         )  # fmt: skip
         chip = attrs.evolve(chip, blocks={**chip.blocks, "gpu_b": arrays})
     return chip
+
+
+def composed(name: str, members: dict[str, tuple[MemberSpec, ChipSpec]], own: dict[str, Block], **fields: object) -> ChipSpec:
+    """A system of chips and blocks of its own, as a file would make it; software and power are those of each chip."""
+    specs = {key: of_chip(member, chip) for key, (member, chip) in members.items()}
+    pairs = {key: (specs[key], chip) for key, (_, chip) in members.items()}
+    blocks = flattened(own, pairs)
+    first = next(iter(specs.values()))
+    return ChipSpec(name=name, source="test", blocks=blocks, members=specs, software=first.software, **fields)
+
+
+def _card(**fields: object) -> MemberSpec:
+    return MemberSpec(chip="test", source="test", **fields)
+
+
+def counted(chip: ChipSpec, count: int, parallel: str = "data") -> ChipSpec:
+    """A system of `count` alike chips, placed as each of them is; member `card`."""
+    pair = {"card": (_card(count=count, parallel=parallel), chip)}
+    system = composed(f"{count} cards", pair, {}, precision=chip.precision)
+    return attrs.evolve(system, placement=first_placement({}, pair))
+
+
+def random_system(rng: np.random.Generator) -> ChipSpec:
+    """Two random chips of 1 to 4 cards each, which divide sequences or experts, in one host, some with a direct link."""
+    direct = bool(rng.integers(2))
+    members, own = {}, {"host": attrs.evolve(HETERO.blocks["host"], pcie_lanes=128)}
+    for name in ("one", "other"):
+        chip = random_chip(rng)
+        peers = attrs.evolve(_H100.blocks["peers"], devices=8)
+        bus = attrs.evolve(_H100.blocks["nvlink"], lanes=int(rng.integers(1, 40)))
+        chip = attrs.evolve(chip, blocks={**chip.blocks, "peers": peers, "nvlink": bus})
+        drop = ("host", "pcie") if direct and members else ("host",)
+        parallel = str(rng.choice(["data", "expert"]))
+        members[name] = (_card(count=int(rng.integers(1, 5)), drop=drop, parallel=parallel), chip)
+    if direct:
+        joins = ("one.gpu", "other.gpu")
+        own["between"] = attrs.evolve(_H100.blocks["pcie"], joins=joins, lanes=int(rng.choice([1, 4, 16, 64, 1024])))
+    system = composed("random", members, own, precision=HETERO.precision)
+    units = [name for name, block in system.blocks.items() if isinstance(block, GpuSpec | NpuSpec)]
+    attention = str(rng.choice([name for name in units if name.endswith("gpu")]))
+    roles = dict.fromkeys(("attention", "projection", "head", "vector", "embedding", "sampling", "router"), attention)
+    fusion, overlap = bool(rng.integers(2)), int(rng.integers(1, 4))
+    placement = PlacementSpec(**roles, feed_forward=str(rng.choice(units)), fusion=fusion, micro_batches=overlap)
+    return attrs.evolve(system, placement=placement)

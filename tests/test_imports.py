@@ -22,6 +22,7 @@ FLOORS = (
     ("steps",),
     ("template",),
     ("soc", "layers"),
+    ("cards",),
     ("residents",),
     ("partition", "operation_table", "eager"),
     ("cells",),

@@ -35,11 +35,12 @@ def latency_s(spec: LinkSpec) -> float:
     return (spec.latency_ns + spec.hops * spec.hop_ns) * 1e-9
 
 
-def _path(specs: Sequence[LinkSpec]) -> transfer.Path:
+def _path(specs: Sequence[LinkSpec], shares: Sequence[float]) -> transfer.Path:
     """The links as the kernel takes them: packets of the smallest payload, set-ups summed."""
+    shares = shares or [1.0] * len(specs)
     payloads = [spec.packet_payload_bytes for spec in specs if spec.packet_payload_bytes > 0.0]
     return transfer.Path(
-        line_byte_per_s=np.array([line_byte_per_s(spec) for spec in specs]),
+        line_byte_per_s=np.array([line_byte_per_s(spec) / share for spec, share in zip(specs, shares, strict=True)]),
         overhead_byte=np.array([spec.packet_overhead_bytes if spec.packet_payload_bytes > 0.0 else 0.0 for spec in specs]),
         latency_s=np.array([latency_s(spec) for spec in specs]),
         packet_byte=min(payloads, default=0.0),
@@ -47,14 +48,17 @@ def _path(specs: Sequence[LinkSpec]) -> transfer.Path:
     )
 
 
-def path_transfer_s(specs: Sequence[LinkSpec], byte: ArrayLike, *, cut_through: bool = True) -> Floats:
+def path_transfer_s(
+    specs: Sequence[LinkSpec], byte: ArrayLike, *, cut_through: bool = True, shares: Sequence[float] = ()
+) -> Floats:
     """Time [s] to move `byte` [B] over links in a row, shape of `byte`: latencies add, the slowest link governs.
 
+    `shares`: part of the bytes that each link carries, where there are several alike side by side; all, unless said.
     `cut_through=False` has every link wait for whole packets (store and forward). Other traffic is not counted.
     """
     amount = np.asarray(byte, dtype=np.float64)
     move = transfer.cut_through_s if cut_through else transfer.store_and_forward_s
-    return np.asarray(move(_path(specs), amount.ravel())).reshape(amount.shape)
+    return np.asarray(move(_path(specs, shares), amount.ravel())).reshape(amount.shape)
 
 
 def transfer_s(spec: LinkSpec, byte: ArrayLike) -> Floats:

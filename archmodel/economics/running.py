@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import attrs
 
 from archmodel.components.boundary import added_power_w, boundary_power_w
-from archmodel.economics.capital import Capital
+from archmodel.economics.capital import Capital, SystemCapital
 from archmodel.result import Result
 from archmodel.spec.economics import BoxSpec, EconomicsSpec
 
@@ -120,8 +120,8 @@ def wall_w(result: Result, chip_w: float, box: BoxSpec) -> float:
     where the chip says nothing of one, of the box: supply losses, and a share of the rest. Every cost and every power
     budget takes it from here."""
     if result.chip.server:
-        return boundary_power_w(added_power_w(result.chip, result.chips, chip_w))["wall"]
-    return chip_w / box.psu_efficiency + result.chips * box.power_w / box.chips
+        return boundary_power_w(added_power_w(result.chip, result.cards, chip_w))["wall"]
+    return chip_w / box.psu_efficiency + result.cards * box.power_w / box.chips
 
 
 def phase_j(result: Result, phase: str) -> float:
@@ -129,8 +129,8 @@ def phase_j(result: Result, phase: str) -> float:
     return result.phase_power_w(phase) * result.phase_s(phase)
 
 
-def running(result: Result, bought: Capital, economics: EconomicsSpec) -> Running:
-    """Cost of a run on chips that cost `bought` each."""
+def running(result: Result, bought: Capital | SystemCapital, economics: EconomicsSpec) -> Running:
+    """Cost of a run on chips that cost `bought` each, or on a system that does."""
     request = result.workload.request
     phases = {phase: _phase(result, phase, bought, economics) for phase in result.phases}
     wall = sum(phase.wall_j for phase in phases.values()) / result.total_s
@@ -140,13 +140,13 @@ def running(result: Result, bought: Capital, economics: EconomicsSpec) -> Runnin
         requests=request.batch,
         input_tokens=request.batch * request.input_tokens,
         output_tokens=request.batch * request.output_tokens,
-        chips=result.chips,
+        chips=result.cards,
         utilisation=economics.site.utilisation,
         facility_w=wall * economics.site.pue,
     )
 
 
-def _phase(result: Result, phase: str, bought: Capital, economics: EconomicsSpec) -> PhaseCost:
+def _phase(result: Result, phase: str, bought: Capital | SystemCapital, economics: EconomicsSpec) -> PhaseCost:
     site, seconds = economics.site, result.phase_s(phase)
     wall_j = wall_w(result, phase_j(result, phase) / seconds, economics.box) * seconds if seconds else 0.0
     idle_w = wall_w(result, sum(result.static_power_w.values()), economics.box)

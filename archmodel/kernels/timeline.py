@@ -55,12 +55,14 @@ class RowTable(NamedTuple):
     usage: Floats
 
 
-class Dispatcher(NamedTuple):
-    """`control` is the resource that dispatches (-1: each resource dispatches its own); `queue` commands wait ahead."""
+class Dispatchers(NamedTuple):
+    """Who issues commands, each one at a time and in program order. `control` and `queue` have shape (dispatchers,): the
+    resource that dispatches (-1: none is busy with it), and how many commands may wait ahead at a resource. `of` has shape
+    (resources,): the dispatcher of the commands of each resource."""
 
-    control: int
-    queue: int
-    resources: int
+    control: Ints
+    queue: Ints
+    of: Ints
 
 
 class Simulated(NamedTuple):
@@ -185,14 +187,31 @@ def _queues(events: Events, table: RowTable, resources: int) -> tuple[Ints, Ints
 
 
 @kernel
-def simulate(events: Events, table: RowTable, dispatcher: Dispatcher) -> Simulated:
+def _commands(events: Events, table: RowTable, dispatchers: Dispatchers) -> tuple[Ints, Ints]:
+    """Each dispatcher's commands in program order as a linked list: heads (dispatchers,), and who follows whom (events,)."""
+    n, count = events.row.shape[0], dispatchers.control.shape[0]
+    first, following, tail = np.full(count, n), np.full(n, n), np.full(count, -1)
+    for e in range(n):
+        row = events.row[e]
+        if table.dispatch_s[row] > 0.0:
+            d = dispatchers.of[table.resource[row]]
+            if tail[d] < 0:
+                first[d] = e
+            else:
+                following[tail[d]] = e
+            tail[d] = e
+    return first, following
+
+
+@kernel
+def simulate(events: Events, table: RowTable, dispatchers: Dispatchers) -> Simulated:
     """Run the events of one step from time 0. See the module for the model. Raises ValueError on a circular wait.
 
     One function on purpose: its loop runs once an event, and handing the state on to others counts references to every
     array at each call, which makes it twenty times as slow.
     """
     n = events.row.shape[0]
-    resources = dispatcher.resources
+    resources, cores = dispatchers.of.shape[0], dispatchers.control.shape[0]
     start, end, dispatched = np.full(n, -1.0), np.full(n, -1.0), np.full(n, -1.0)
     wait = np.full(n, WAIT_NONE)
     remaining = np.zeros(n)
@@ -200,12 +219,16 @@ def simulate(events: Events, table: RowTable, dispatcher: Dispatcher) -> Simulat
     hidden = 0.0
 
     first, following = _queues(events, table, resources)
+    to_dispatch, later = _commands(events, table, dispatchers)
+    drives = np.full(resources, -1)  # dispatcher that a resource is busy with
+    for d in range(cores):
+        if dispatchers.control[d] >= 0:
+            drives[dispatchers.control[d]] = d
     busy = np.full(resources, -1)  # event that runs on the resource
     queued = np.zeros(resources, np.int64)  # dispatched, not yet started
     previous_end = np.full(resources, -1)  # event that ended last on the resource
-    to_dispatch = 0
-    dispatching = -1
-    dispatch_end = 0.0
+    dispatching = np.full(cores, -1)
+    dispatch_end = np.zeros(cores)
     running = np.zeros(resources, np.int64)
     speed = np.ones(resources)
     count = 0
@@ -218,7 +241,7 @@ def simulate(events: Events, table: RowTable, dispatcher: Dispatcher) -> Simulat
             moved = False
             for r in range(resources):
                 e = first[r]
-                if e == n or busy[r] >= 0 or (r == dispatcher.control and dispatching >= 0):
+                if e == n or busy[r] >= 0 or (drives[r] >= 0 and dispatching[drives[r]] >= 0):
                     continue
                 row = events.row[e]
                 if table.dispatch_s[row] > 0.0 and dispatched[e] < 0.0:
@@ -241,20 +264,20 @@ def simulate(events: Events, table: RowTable, dispatcher: Dispatcher) -> Simulat
                 running[count] = e
                 count += 1
                 changed = moved = True
-            while to_dispatch < n and table.dispatch_s[events.row[to_dispatch]] <= 0.0:
-                to_dispatch += 1
-            if dispatching < 0 and to_dispatch < n and (dispatcher.control < 0 or busy[dispatcher.control] < 0):
-                e = to_dispatch
+            for d in range(cores):
+                e = to_dispatch[d]
+                if e == n or dispatching[d] >= 0 or (dispatchers.control[d] >= 0 and busy[dispatchers.control[d]] >= 0):
+                    continue
                 r = table.resource[events.row[e]]
-                if dispatcher.queue > 0:
-                    free = queued[r] < dispatcher.queue
+                if dispatchers.queue[d] > 0:
+                    free = queued[r] < dispatchers.queue[d]
                 else:
                     ready, _ = _ready(e, events, end)
                     free = ready and busy[r] < 0 and first[r] == e
                 if free:
-                    dispatching = e
-                    dispatch_end = now + table.dispatch_s[events.row[e]]
-                    to_dispatch += 1
+                    dispatching[d] = e
+                    dispatch_end[d] = now + table.dispatch_s[events.row[e]]
+                    to_dispatch[d] = later[e]
         if changed:
             if count == 1:
                 speed[0] = 1.0
@@ -263,17 +286,19 @@ def simulate(events: Events, table: RowTable, dispatcher: Dispatcher) -> Simulat
         dt = np.inf
         for i in range(count):
             dt = min(dt, remaining[running[i]] / speed[i])
-        if dispatching >= 0:
-            dt = min(dt, dispatch_end - now)
+        for d in range(cores):
+            if dispatching[d] >= 0:
+                dt = min(dt, dispatch_end[d] - now)
         if not np.isfinite(dt):
             raise ValueError("timeline: events wait for each other")
         if dt > 0.0:
             hidden += _account(dt, running[:count], speed, events, table, segments)
         now += dt
-        if dispatching >= 0 and dispatch_end <= now:
-            dispatched[dispatching] = now
-            queued[table.resource[events.row[dispatching]]] += 1
-            dispatching = -1
+        for d in range(cores):
+            if dispatching[d] >= 0 and dispatch_end[d] <= now:
+                dispatched[dispatching[d]] = now
+                queued[table.resource[events.row[dispatching[d]]]] += 1
+                dispatching[d] = -1
         kept = 0
         for i in range(count):
             e = running[i]

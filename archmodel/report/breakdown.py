@@ -6,8 +6,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from archmodel.report.figure import BLUE, COLOURS, GREEN, GREY, ORANGE, SKY, boxes, swatches, title
+from archmodel.report.figure import BLUE, COLOURS, GREEN, GREY, ORANGE, SKY, boxes, margin, swatches, title
 from archmodel.report.trace import Trace
+from archmodel.spec.system import member_of
 from archmodel.units import si
 
 _HATCHES = ("", "", "", "", "//", "//", "//", "//", "..", "..", "..", "..")
@@ -31,7 +32,10 @@ def draw(figure: Figure, trace: Trace) -> None:
     phases = [*phases, "total_s"] if len(phases) > 1 else phases
     heights = [len(phases) + 1.5, len(blocks) + 1.5]
     time, energy = figure.subplots(
-        2, 1, height_ratios=heights, gridspec_kw={"left": 0.11, "right": 0.76, "top": 0.88, "bottom": 0.08, "hspace": 0.3}
+        2,
+        1,
+        height_ratios=heights,
+        gridspec_kw={"left": margin(blocks, 0.11), "right": 0.76, "top": 0.88, "bottom": 0.08, "hspace": 0.3},
     )
     _time(time, trace, phases)
     _energy(energy, blocks)
@@ -53,7 +57,8 @@ def _time(axes: Axes, trace: Trace, phases: list[str]) -> None:
                 axes.text(100 * (left[row] + share / 2), row, f"{100 * share:.0f}%", ha="center", va="center", color="black",
                           bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 1.5})  # fmt: skip
         left += shares[:, i]
-        entries.append((name.replace("_", " "), style))
+        unit = name.removeprefix("compute_")
+        entries.append((f"compute {unit}" if unit != name else name.replace("_", " "), style))
     axes.set_yticks(range(len(phases)), [f"{name.removesuffix('_s')}\n{si(value, 's')}" for name, value in
                                         zip(phases, values.sum(axis=1), strict=True)])  # fmt: skip
     axes.set(xlim=(0, 100), ylim=(len(phases) - 0.5, -0.5))
@@ -65,7 +70,9 @@ def _time(axes: Axes, trace: Trace, phases: list[str]) -> None:
 def _blocks(trace: Trace) -> dict[str, dict[str, float]]:
     """Energy [J] of each block by cause, blocks that take none left out, most first."""
     owners = trace.tables["operations"]["owner"].names  # type: ignore[union-attr]
-    names = sorted({*owners, *trace.words("tiers_and_links", "name"), "chip"}, key=len, reverse=True)
+    known = {*owners, *trace.words("tiers_and_links", "name")}
+    wholes = {f"{member_of(name)}.chip" for name in known if member_of(name)}
+    names = sorted({*known, *wholes, "chip"}, key=len, reverse=True)
     blocks: dict[str, dict[str, float]] = {}
     for component, joule in zip(trace.words("energy", "component"), trace.numbers("energy", "energy_j"), strict=True):
         block = next((n for n in names if component == n or component.startswith(f"{n}_")), component)

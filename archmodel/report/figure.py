@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,6 +69,11 @@ def title(figure: Figure, trace: Trace, text: str) -> None:
     """One line on top: what is shown, of which workload on which chip."""
     name = f"{trace.attributes['workload']} on {trace.attributes['chip']}"
     figure.text(0.012, 0.975, f"{name}: {text}", fontsize=11, fontweight="bold", va="top")
+
+
+def margin(labels: Iterable[str], least: float) -> float:
+    """Left edge of axes, as a share of an 11 inch figure, that leaves room for tick labels."""
+    return max(least, 0.022 + 0.0068 * max(map(len, labels), default=0))
 
 
 def quantities(axis: Any, unit: str) -> None:

@@ -9,7 +9,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from archmodel.report import power
-from archmodel.report.figure import BLACK, BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY, YELLOW, boxes, swatches, title
+from archmodel.report.figure import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PINK,
+    RED,
+    SKY,
+    YELLOW,
+    boxes,
+    margin,
+    swatches,
+    title,
+)
 from archmodel.report.trace import Trace
 from archmodel.units import si
 
@@ -48,7 +62,8 @@ def draw(figure: Figure, trace: Trace) -> None:
     figure.set_size_inches(11, 1.9 + 4.5 * len(shown))
     title(figure, trace, "timeline by resource, power, and results kept")
     height = figure.get_size_inches()[1]
-    halves = figure.add_gridspec(len(shown), 1, left=0.1, right=0.985, top=1 - 0.75 / height, bottom=1.75 / height, hspace=0.3)
+    left = margin({lane for name in shown for lane in trace.words(name, "resource")}, 0.1)
+    halves = figure.add_gridspec(len(shown), 1, left=left, right=0.985, top=1 - 0.75 / height, bottom=1.75 / height, hspace=0.3)
     runs: set[str] = set()
     waits: set[str] = set()
     colours = power.colours(trace, shown)
@@ -138,6 +153,7 @@ def _kinds(trace: Trace, name: str) -> list[str]:
     roles = trace.words("operations", "role")
     out = []
     for row, kind in zip(trace.numbers(name, "row").astype(int), trace.words(name, "event_class"), strict=True):
-        computing = roles[row] if roles[row] in _RUNS else "other computing"
+        role = "feed_forward" if roles[row] == "experts" else roles[row]
+        computing = role if role in _RUNS else "other computing"
         out.append(computing if kind == "compute" else kind)
     return out

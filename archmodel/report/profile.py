@@ -45,7 +45,7 @@ def profile(result: Result, bins: int = 160) -> Profile:
     busy, useful, byte, power = np.split((sums / width).T, np.cumsum(sizes)[:-1])
     shares = np.minimum([*busy, *useful, *(byte / soc.shared_byte_per_s[:, None])], 1.0)
     names = [*soc.resources, *soc.units, *soc.shared]
-    serial = [named[0] for named in (soc.control, soc.host) if named]
+    serial = [*soc.controls, *([soc.host[0]] if soc.host else [])]
     busy_fraction = dict(zip(soc.resources, shares, strict=False))
     return Profile(
         time_s=edges[:-1] + width / 2.0,

@@ -15,6 +15,7 @@ from archmodel.report.trace import Trace
 from archmodel.units import si
 
 _NUMBERED = 10
+_ROOFS = 7  # with more of them, those that the run does not use are left out
 _LINES = ("-", "--", "-.", ":")
 _MARKERS = {"prefill": "o", "encode": "o", "decode": "s"}
 
@@ -95,10 +96,14 @@ def _range(trace: Trace, found: list[Point]) -> tuple[float, float]:
 
 
 def _roofs(axes: Axes, trace: Trace, colours: dict[str, str], low: float, high: float) -> None:
-    """Roofs of all units and formats, named in a legend: their lines may lie on top of each other."""
+    """Roofs of all units and formats (where they are many: of those that the run computes in), named in a legend: their lines
+    may lie on top of each other."""
     peaks, speeds = trace.numbers("peaks", "peak_flop_per_s"), trace.numbers("peaks", "memory_byte_per_s")
+    used = set(zip(trace.words("operations", "owner"), trace.words("operations", "compute_format"), strict=True))
     styles = {fmt: _LINES[i % len(_LINES)] for i, fmt in enumerate(dict.fromkeys(trace.words("peaks", "format")))}
     for unit, fmt, peak, speed in zip(trace.words("peaks", "unit"), trace.words("peaks", "format"), peaks, speeds, strict=True):
+        if len(peaks) > _ROOFS and (unit, fmt) not in used:
+            continue
         words = f"{unit} {fmt}: {si(peak, 'OP/s' if fmt.startswith('int') else 'FLOP/s')}, {si(speed, 'B/s')}"
         axes.plot([low, peak / speed, high], [low * speed, peak, peak], color=colours[unit], linestyle=styles[fmt],
                   linewidth=1.6, label=words)  # fmt: skip

@@ -14,6 +14,7 @@ from archmodel import sizes
 from archmodel.components import link as links
 from archmodel.components import memory
 from archmodel.components.units import cell_capacity_byte, matrix_parts, matrix_rates
+from archmodel.report import show_system
 from archmodel.report.summary import assumptions, chip_sources, remarks, workload_sources
 from archmodel.report.table import bullets, columns, heading
 from archmodel.soc import Soc
@@ -37,9 +38,10 @@ def _chip_dict(chip: ChipSpec) -> dict[str, Any]:
     """`bandwidth_byte_per_s` is the peak of each tier, `achievable_byte_per_s` what a long stream gets of it."""
     soc = Soc(chip)
     return {
-        "kind": "chip",
+        "kind": "system" if chip.members else "chip",
         "name": chip.name,
         "process_nm": chip.process_nm,
+        **show_system.as_dict(chip),
         "peaks": soc.peaks_per_s(),
         "bandwidth_byte_per_s": {name: memory.peak_byte_per_s(tier) for name, tier in soc.tiers.items()},
         "achievable_byte_per_s": {name: memory.stream_byte_per_s(tier) for name, tier in soc.tiers.items()},
@@ -77,6 +79,7 @@ def _chip(chip: ChipSpec) -> Iterator[RenderableType]:
     soc = Soc(chip)
     node = f", {chip.process_nm:g} nm" if chip.process_nm else ""
     yield Text(f"{chip.name}{node}: {chip.source.partition(';')[0]}", style="bold")
+    yield from show_system.report(chip)
     yield heading("Peaks = units x MACs per clock x 2 x clock")
     yield columns(["unit", "<format", "<units x MACs/clock x 2 x clock", "peak"], _peaks(soc))
     yield heading("Memory")

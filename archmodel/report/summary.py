@@ -16,6 +16,7 @@ from archmodel.result import Result
 from archmodel.spec.chip import ChipSpec, ControlSpec, Tier, Unit
 from archmodel.spec.economics import EconomicsSpec
 from archmodel.spec.economics_file import default_economics
+from archmodel.spec.system import member_of
 from archmodel.spec.workload import WorkloadSpec
 
 _POLICIES = {
@@ -99,10 +100,11 @@ def unit_times_s(result: Result) -> dict[str, tuple[float, float, float]]:
     by_owner = np.bincount(table.owner, work, minlength=len(soc.resources))
     held = result.busy_s()
     out = {}
-    for name in (*soc.units, *(named[0] for named in (soc.control, soc.host) if named)):
+    for name in (*soc.units, *soc.controls, *([soc.host[0]] if soc.host else [])):
         busy, holding = float(by_owner[soc.resources.index(name)]), held[name]
-        if soc.control and name == soc.control[0]:
-            busy, holding = busy + result.dispatch_s, holding + result.dispatch_s
+        if name in soc.controls:
+            dispatching = result.dispatch_s(name)
+            busy, holding = busy + dispatching, holding + dispatching
         out[name] = (busy, max(0.0, holding - busy), max(0.0, result.total_s - max(busy, holding)))
     return out
 
@@ -147,7 +149,13 @@ def assumptions(parts: Iterator[tuple[str, str]]) -> list[str]:
 
 def chip_sources(chip: ChipSpec) -> Iterator[tuple[str, str]]:
     """Name and source of the chip, its blocks, and its tables. Software counts only where no control core dispatches."""
-    yield "chip", chip.source
+    yield "system" if chip.members else "chip", chip.source
+    for name, member in chip.members.items():
+        yield name, member.source
+        yield f"{name}.power", member.power.source
+        yield f"{name}.cost", member.cost.source if member.cost else ""
+        if not any(member_of(block) == name for block in chip.of_kind(ControlSpec)):
+            yield f"{name}.software", member.software.source
     for name, block in chip.blocks.items():
         yield name, block.source
     yield "placement", chip.placement.source
@@ -155,7 +163,7 @@ def chip_sources(chip: ChipSpec) -> Iterator[tuple[str, str]]:
     for name in ("board", "server", "facility"):
         if table := getattr(chip, name):
             yield name, table.source
-    if not chip.of_kind(ControlSpec):
+    if not chip.members and not chip.of_kind(ControlSpec):
         yield "software", chip.software.source
     if chip.cost:
         yield "cost", chip.cost.source

@@ -18,6 +18,7 @@ from archmodel.spec.chip import (
     GpuSpec,
     HostSpec,
     LinkSpec,
+    MemberSpec,
     NeuromorphicSpec,
     NpuSpec,
     PeersSpec,
@@ -26,6 +27,7 @@ from archmodel.spec.chip import (
 )
 from archmodel.spec.power import DvfsSpec
 from archmodel.spec.reader import nearest, shown
+from archmodel.spec.system import lane_problems, member_of
 from archmodel.spec.workload import ROLES, PlacementSpec
 from archmodel.units import BITS
 
@@ -54,10 +56,13 @@ def routes(joins: Mapping[str, tuple[str, ...]], start: str) -> dict[str, list[t
     return found
 
 
-def chip_problems(blocks: Blocks, placement: PlacementSpec) -> list[Problem]:
-    """Everything wrong between the blocks of a chip. Routes are looked at once all else is fine."""
+def chip_problems(blocks: Blocks, placement: PlacementSpec, members: Mapping[str, MemberSpec] | None = None) -> list[Problem]:
+    """Everything wrong between the blocks of a chip or system. Routes are looked at once all else is fine."""
     problems = [*_link_problems(blocks), *_unit_problems(blocks), *_share_problems(blocks), *_voltage_problems(blocks)]
-    problems += _placement_problems(blocks, placement)
+    problems += [*_placement_problems(blocks, placement), *lane_problems(blocks, members or {})]
+    if members and placement.tensor_parallel > 1:
+        rule = "must be 1 in a system: set count of a member, and its parallel"
+        problems.append(Problem("placement.tensor_parallel", rule, str(placement.tensor_parallel)))
     if problems or None in blocks.values():
         return problems
     return _route_problems(blocks, placement)
@@ -124,9 +129,19 @@ def _unit_problems(blocks: Blocks) -> list[Problem]:
     for name, unit in blocks.items():
         if isinstance(unit, Unit):
             problems += [*_memory_problems(blocks, name, unit), *_energy_problems(name, unit)]
+    return problems + _second_problems(blocks)
+
+
+def _second_problems(blocks: Blocks) -> list[Problem]:
+    """A second host; a second control core or group of peers in the same chip: every member of a system may bring one."""
+    problems = []
     for kind, words in ((ControlSpec, "control core"), (HostSpec, "host"), (PeersSpec, "group of peers")):
-        names = _of(blocks, kind)
-        problems += [Problem(other, f"is a second {words} beside {names[0]}; a chip has one") for other in names[1:]]
+        first: dict[str, str] = {}
+        for name in _of(blocks, kind):
+            there = first.setdefault("" if kind is HostSpec else member_of(name), name)
+            if there != name:
+                what = "a system has one, so drop the others" if member_of(name) else "a chip has one"
+                problems.append(Problem(name, f"is a second {words} beside {there}; {what}"))
     return problems
 
 
@@ -186,14 +201,16 @@ def _placement_problems(blocks: Blocks, placement: PlacementSpec) -> list[Proble
 
 
 def _route_problems(blocks: Blocks, placement: PlacementSpec) -> list[Problem]:
-    """From each unit: to its memories, to what the placement names, to the other units, the control core and the host."""
+    """From each unit: to its memories, to what the placement names, to the other units, its control core and the host."""
     joins = {name: link.joins for name, link in blocks.items() if isinstance(link, LinkSpec)}
     named = [getattr(placement, key) for key in (*ROLES, "weights", "kv_cache", "spill")]
-    common = [*named, *_of(blocks, *_UNITS, ControlSpec, HostSpec)]
+    common = [*named, *_of(blocks, *_UNITS, HostSpec)]
+    cores = _of(blocks, ControlSpec)
     problems: list[Problem] = []
     for name, unit in blocks.items():
         if isinstance(unit, Unit):
-            problems += _reach(name, (unit.buffer, unit.memory, *common), routes(joins, name))
+            own = [core for core in cores if member_of(core) in ("", member_of(name))]
+            problems += _reach(name, (unit.buffer, unit.memory, *common, *own), routes(joins, name))
     return problems
 
 
@@ -215,6 +232,6 @@ def merged_placement(chip: ChipSpec, placement: Mapping[str, Any]) -> ChipSpec:
         if unknown:
             raise SpecError(chip.name, [Problem(f"placement.{key}", "unknown key" + nearest(key, known)) for key in unknown])
         chip = attrs.evolve(chip, placement=attrs.evolve(chip.placement, **placement))
-    if problems := chip_problems(chip.blocks, chip.placement):
+    if problems := chip_problems(chip.blocks, chip.placement, chip.members):
         raise SpecError(chip.name, problems)
     return chip

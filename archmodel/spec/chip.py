@@ -144,6 +144,7 @@ class HostSpec:
     tokenise_us_per_token: float = number("tokenising one token", at_least=0, default=0.0)
     embedding_gb_per_s: float = number("gather bandwidth of the embedding lookup", above=0, default=10.0)
     step_us: float = number("work for each step (batch bookkeeping, detokenising)", at_least=0, default=0.0)
+    pcie_lanes: int = number("PCIe lanes that it offers to cards; 0: nobody says", at_least=0, at_most=65536, default=0)
     source: str = text("where the numbers come from", required=True)
 
 
@@ -290,8 +291,31 @@ KINDS: dict[str, type] = {
 
 
 @attrs.frozen(kw_only=True)
+class MemberSpec:
+    """A chip or card of a system, or several alike ones that divide what is placed on them. Tables inside the member's own
+    (`[gpu_card.hbm]`) lie over those of its chip file."""
+
+    chip: str = text("chip file, relative to the system's", required=True)
+    count: int = number("alike cards that divide the work", above=0, at_most=65536, default=1)
+    parallel: str = choice("how they divide it: sequences, the inside of every layer, or experts", "data", "tensor", "expert",
+                           default="data")  # fmt: skip
+    pipeline: int = number("stages in a row, each of `count` cards and a part of the layers", above=0, at_most=1024, default=1)
+    drop: tuple[str, ...] = names(
+        "blocks of the chip that the system goes without, or has its own of that name for", default=()
+    )
+    source: str = text("why this chip, and why so many", required=True)
+    software: SoftwareSpec = attrs.field(factory=SoftwareSpec)
+    power: PowerSpec = attrs.field(factory=PowerSpec)
+    cost: CostSpec | None = None
+    process_nm: float = number("process node of the chip", at_least=0, default=0.0)
+
+
+@attrs.frozen(kw_only=True)
 class ChipSpec:
-    """A chip: named blocks in the order of the file, and what belongs to the chip as a whole."""
+    """A chip: named blocks in the order of the file, and what belongs to the chip as a whole.
+
+    A system is a larger chip: blocks of its `members` are called `<member>.<block>`.
+    """
 
     name: str = text("name of the chip", required=True)
     blocks: Mapping[str, Block]
@@ -306,6 +330,7 @@ class ChipSpec:
     process_nm: float = number("process node, the vendor's name for it", at_least=0, default=0.0)
     source: str = text("where the chip is described", required=True)
     remarks: tuple[str, ...] = names("what a reader should know; `show` prints them", default=())
+    members: Mapping[str, MemberSpec] = attrs.field(factory=dict)
 
     def of_kind(self, *kinds: type) -> dict[str, Block]:
         """Blocks of the given spec classes, in file order."""

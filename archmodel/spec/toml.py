@@ -1,4 +1,4 @@
-"""Chip and workload files <-> specs. All problems of a file come in one error."""
+"""Chip, system and workload files <-> specs. All problems of a file come in one error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import attrs
 
 from archmodel.errors import Problem, SpecError
 from archmodel.spec.check import boundary_problems, chip_problems
-from archmodel.spec.chip import KINDS, Block, ChipSpec, PowerSpec, SoftwareSpec
+from archmodel.spec.chip import KINDS, Block, ChipSpec, MemberSpec, PowerSpec, SoftwareSpec
 from archmodel.spec.cost import CostSpec
 from archmodel.spec.cost_check import cost_problems
 from archmodel.spec.huggingface import read_config
@@ -21,6 +21,7 @@ from archmodel.spec.model import ModelSpec
 from archmodel.spec.power import BoardSpec, FacilitySpec, ServerSpec
 from archmodel.spec.reader import build, nearest, read_text, shown
 from archmodel.spec.shape import ShapeSpec, expand, shape_problems
+from archmodel.spec.system import Members, at_stages, first_placement, flattened, member_problems, of_chip, pipelines, stages
 from archmodel.spec.workload import LimitsSpec, PlacementSpec, PrecisionSpec, RequestSpec, WorkloadSpec
 
 Overrides = Mapping[str, Any]
@@ -35,6 +36,7 @@ WORKLOAD_TABLES = ("workload", "model", *_RUN_TABLES)
 
 _MAX_DEPTH = 8  # tables and lists inside each other; a spec has three
 _BLOCK_NAME = re.compile(r"[^\W\d][\w-]*")
+_NAME_RULE = "must be a name of letters, digits, _ and -, and begin with a letter"
 
 
 def read_table(path: str | Path) -> dict[str, Any]:
@@ -106,7 +108,7 @@ def apply_overrides(table: Mapping[str, Any], overrides: Overrides) -> dict[str,
 
 
 def load_chip(path: str | Path, overrides: Overrides | None = None) -> ChipSpec:
-    """The chip of a TOML file, with `overrides` (dotted key -> value) applied. Raises SpecError."""
+    """The chip or system of a TOML file, with `overrides` (dotted key -> value) applied. Raises SpecError."""
     return build_chip(apply_overrides(chip_table(path), overrides or {}), str(path))
 
 
@@ -161,17 +163,19 @@ def load_stack(path: str | Path) -> SoftwareSpec:
 
 
 def build_chip(table: Mapping[str, Any], file: str) -> ChipSpec:
-    """The chip of an already read table; `file` names it in errors."""
+    """The chip or system of an already read table; `file` names it in errors and anchors the paths of members."""
     if "chip" not in table and "workload" in table:
         raise SpecError(file, [Problem("file", "is a workload, where a chip is wanted")])
+    if "system" in table:
+        return _build_system(table, Path(file))
     problems: list[Problem] = []
     blocks = {name: _build_block(name, block, table, problems) for name, block in table.items() if name not in _CHIP_TABLES}
-    parts = {
+    parts: dict[str, Any] = {
         name: build(cls, table.get(name, {}), name, problems)
         for name, cls in _CHIP_TABLES.items()
         if name != "chip" and (name not in _OPTIONAL or name in table)
     }
-    parts = {**dict.fromkeys(_OPTIONAL), **parts}
+    parts = {"members": {}, **dict.fromkeys(_OPTIONAL), **parts}
     chip = build(ChipSpec, table.get("chip", {}), "chip", problems, blocks=blocks, **parts)
     problems += boundary_problems([name for name in _BOUNDARIES if name in table])
     problems += chip_problems(blocks, parts["placement"] or PlacementSpec())
@@ -181,6 +185,80 @@ def build_chip(table: Mapping[str, Any], file: str) -> ChipSpec:
     return chip
 
 
+def _build_system(table: Mapping[str, Any], path: Path) -> ChipSpec:
+    """The system of a table, as one chip whose blocks are those of all members and its own."""
+    problems: list[Problem] = []
+    cards = {name: block for name, block in table.items() if isinstance(block, Mapping) and block.get("kind") == "chip"}
+    read = {name: _build_member(name, card, table, path, problems) for name, card in cards.items()}
+    members: Members = {stage: pair for name, pair in read.items() if pair for stage in stages(name, pair[0])}
+    if not cards:
+        problems.append(Problem("system", 'has no member: add a table with kind = "chip" and chip = the path of its file'))
+    own = {name: _build_block(name, block, table, problems) for name, block in table.items()
+           if name not in cards and name not in ("system", *_CHIP_TABLES)}  # fmt: skip
+    blocks = flattened(own, members)
+    specs = {name: member for name, (member, _) in members.items()}
+    laid = _system_parts(table, own, members if len(cards) == 1 else {}, problems)
+    if laid["placement"]:
+        laid["placement"] = at_stages(laid["placement"], dict.fromkeys(pipelines(specs).values(), 0), specs)
+    if members:
+        below = attrs.asdict(next(iter(specs.values())).software)
+        laid["software"] = build(SoftwareSpec, {**below, **table.get("software", {})}, "software", [])
+    system = build(ChipSpec, table["system"], "system", problems, blocks=blocks, members=specs, **laid)
+    problems += [*member_problems(members), *boundary_problems([name for name in _BOUNDARIES if name in table])]
+    if len(members) >= len(cards) > 0:
+        problems += chip_problems(blocks, laid["placement"] or PlacementSpec(), specs)
+    if problems or system is None:
+        raise SpecError(str(path), problems)
+    return system
+
+
+def _system_parts(
+    table: Mapping[str, Any], own: Mapping[str, Block | None], only: Members, problems: list[Problem]
+) -> dict[str, Any]:
+    """Placement, precision, software and power of a system: its own, laid over those of its only member, if any."""
+    for name, rule in (("chip", "whose head is [system]"), ("cost", "which costs what its members do")):
+        if name in table:
+            problems.append(Problem(name, f"must not stand in a system, {rule}"))
+    below: dict[str, Any] = {}
+    if only:
+        precision = next(iter(only.values()))[1].precision
+        below = {"placement": attrs.asdict(first_placement(own, only))}
+        below |= {"precision": attrs.asdict(precision)} if precision else {}
+    parts: dict[str, Any] = dict.fromkeys(_OPTIONAL)
+    for name in ("placement", "precision", "software", "power", *_BOUNDARIES):
+        given = table.get(name, {})
+        laid = {**below.get(name, {}), **given} if isinstance(given, Mapping) else given
+        if laid or name not in _OPTIONAL:
+            parts[name] = build(_CHIP_TABLES[name], laid, name, problems)
+    return parts
+
+
+def _build_member(
+    name: str, card: Mapping[str, Any], table: Mapping[str, Any], path: Path, problems: list[Problem]
+) -> tuple[MemberSpec, ChipSpec] | None:
+    """A member and its chip, with the tables that the system lays over it; None where `problems` grows."""
+    if not _BLOCK_NAME.fullmatch(name):
+        problems.append(Problem(shown(name), _NAME_RULE))
+        return None
+    inner = {key: value for key, value in card.items() if isinstance(value, Mapping)}
+    own = {key: value for key, value in card.items() if key not in inner and key != "kind"}
+    later = {"software": SoftwareSpec(), "power": PowerSpec(), "cost": None, "process_nm": 0.0}
+    member = build(MemberSpec, own, name, problems, **later)
+    if member is None:
+        return None
+    file = path.parent / member.chip
+    try:
+        below = chip_table(file)
+        if "system" in below:
+            raise SpecError(str(file), [Problem("file", "is a system, where a chip is wanted")])
+        software = {"software": table["software"]} if isinstance(table.get("software"), Mapping) else {}
+        chip = build_chip(laid_over(laid_over(below, software), inner), str(file))
+    except SpecError as error:
+        problems += _through(f"{name}.chip", error)
+        return None
+    return of_chip(member, chip), chip
+
+
 def _build_block(name: str, block: Any, table: Mapping[str, Any], problems: list[Problem]) -> Block | None:
     """One block of a chip `table`, or None and a problem."""
     if not isinstance(block, Mapping):
@@ -188,7 +266,7 @@ def _build_block(name: str, block: Any, table: Mapping[str, Any], problems: list
         return None
     kind = block.get("kind", name)
     if not isinstance(kind, str) or kind not in KINDS:
-        words = ", ".join(KINDS)
+        words = ", ".join([*KINDS, *(["chip"] if "system" in table else [])])
         if "kind" in block:
             problems.append(Problem(f"{name}.kind", f"must be one of {words}{nearest(str(kind), KINDS)}", shown(kind)))
         else:
@@ -196,7 +274,7 @@ def _build_block(name: str, block: Any, table: Mapping[str, Any], problems: list
             problems.append(Problem(name, f"unknown table{known or f', add kind = one of {words}'}"))
         return None
     if not _BLOCK_NAME.fullmatch(name):
-        problems.append(Problem(shown(name), "must be a name of letters, digits, _ and -, and begin with a letter"))
+        problems.append(Problem(shown(name), _NAME_RULE))
         return None
     return build(KINDS[kind], {key: value for key, value in block.items() if key != "kind"}, name, problems)
 
@@ -227,8 +305,8 @@ def _json_workload(path: str | Path, overrides: Overrides, request: RequestSpec 
 
 def build_workload(table: Mapping[str, Any], path: str | Path) -> WorkloadSpec:
     """The workload of an already read table; `path` names it in errors and anchors a relative `model.config`."""
-    if "workload" not in table and "chip" in table:
-        raise SpecError(str(path), [Problem("file", "is a chip, where a workload is wanted")])
+    if "workload" not in table and (kind := next((head for head in ("chip", "system") if head in table), "")):
+        raise SpecError(str(path), [Problem("file", f"is a {kind}, where a workload is wanted")])
     problems = [
         Problem(name, "unknown table" + nearest(name, WORKLOAD_TABLES)) for name in table if name not in WORKLOAD_TABLES
     ]

@@ -55,7 +55,7 @@ class LimitsSpec:
 
 
 #: what a placement may assign; an empty owner takes the first unit of the chip that can
-ROLES = ("attention", "projection", "feed_forward", "router", "head", "vector", "embedding", "sampling")
+ROLES = ("attention", "projection", "feed_forward", "experts", "router", "head", "vector", "embedding", "sampling")
 
 
 @attrs.frozen(kw_only=True)
@@ -65,6 +65,9 @@ class PlacementSpec:
     attention: str = text("unit for scores, softmax and values, or the recurrent scan", default="")
     projection: str = text("unit for the Q, K, V and output projections", default="")
     feed_forward: str = text("unit for the feed-forward matrices", default="")
+    experts: str = text(
+        "unit for routed experts, with sorting tokens to them; empty: that of the feed-forward matrices", default=""
+    )
     router: str = text("unit for the router of experts", default="")
     head: str = text("unit for the output head", default="")
     vector: str = text("unit for norms, rotary and residual additions", default="")

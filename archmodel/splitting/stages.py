@@ -8,6 +8,7 @@ from itertools import permutations, product
 import attrs
 import numpy as np
 
+from archmodel.cards import divided_setting
 from archmodel.costs import Floats
 from archmodel.doors import place_entry, place_exit
 from archmodel.layers import entry_template, exit_template, layer_template
@@ -57,11 +58,12 @@ def stages(ground: Ground, ways: Sequence[PlacementSpec], samples: Sequence[Samp
     weights: list[float] = []
     for sample in samples:
         for way in ways:
-            setting = Setting(model, ground.precision, way, sample.step, sample.step.groups)
+            setting = divided_setting(soc, Setting(model, ground.precision, way, sample.step, sample.step.groups))
             pieces.append(place_entry(soc, setting, entry_template(setting)))
             for unit in units:
                 pieces += [
-                    place(soc, setting, layer_template(model.kinds[kind], setting, f"layer_{kind}"), unit) for kind in kinds
+                    place(soc, setting, layer_template(setting.model.kinds[kind], setting, f"layer_{kind}"), unit)
+                    for kind in kinds
                 ]
                 pieces.append(place_exit(soc, setting, exit_template(setting), unit))
         weights.append(sample.weight)

@@ -83,8 +83,10 @@ class Ground:
         placed = self.soc.chip.placement
         hosted = self.soc.host is not None and placed.embedding == self.soc.host[0]
         changed: dict[str, Any] = {"micro_batches": micro_batches[0], "decode_micro_batches": micro_batches[1], "shares": {}}
+        changed["experts"] = ""  # with the other feed-forward matrices
+        kept = ("experts", "embedding") if hosted else ("experts",)
         for unit, roles in owners.items():
-            changed |= {role: unit for role in roles if self._can(unit, role) and not (role == "embedding" and hosted)}
+            changed |= {role: unit for role in roles if self._can(unit, role) and role not in kept}
         return attrs.evolve(placed, **changed)
 
 
@@ -136,6 +138,16 @@ def by_module(ground: Ground, overlaps: Iterable[Overlap] = (ONE, (2, 1), (4, 1)
             for overlap in fitting(overlaps, ground.batch):
                 name = f"attention on {attention}, FFN on {other}" + overlapped(overlap)
                 yield _uniform(ground, name, "module", module(ground, attention, other, overlap))
+
+
+def by_experts(ground: Ground, overlaps: Iterable[Overlap] = (ONE, (2, 1), (2, 2))) -> Iterator[Strategy]:
+    """Routed experts on one unit, all else on another, shared experts and dense layers included (KTransformers, SOSP 2025)."""
+    for rest, other in permutations(ground.sides if ground.model.has_experts else (), 2):
+        if ground.can(rest, "attention", "projection", "feed_forward") and ground.can(other, "feed_forward"):
+            for overlap in fitting(overlaps, ground.batch):
+                name = f"routed experts on {other}, all else on {rest}" + overlapped(overlap)
+                placement = attrs.evolve(alone(ground, rest, overlap), experts=other)
+                yield _uniform(ground, name, "module", placement)
 
 
 def layer_split(ground: Ground, first: str, second: str, cut: int, overlap: Overlap) -> Strategy:

@@ -14,7 +14,7 @@ from archmodel.kernels.timeline import (
     MEMORY,
     TRANSFER,
     WAIT_DISPATCH,
-    Dispatcher,
+    Dispatchers,
     Events,
     RowTable,
     simulate,
@@ -38,6 +38,11 @@ def make(resource, duration, deps, *, dispatch=None, kind=None, share=None, usag
     return Events(np.arange(n), starts, flat), table
 
 
+def dispatched_by(control, queue, resources):
+    """One dispatcher for all resources."""
+    return Dispatchers(np.array([control]), np.array([queue]), np.zeros(resources, dtype=np.int64))
+
+
 def recursion(resource, duration, deps):
     """End times where nothing is shared and dispatch is free: each event after its resource and its dependencies."""
     end, free = [], {}
@@ -59,14 +64,14 @@ def random_graph(rng, n, resources):
 def test_equals_the_recursion_where_nothing_is_shared(seed):
     rng = np.random.default_rng(seed)
     resource, duration, deps = random_graph(rng, 60, 4)
-    out = simulate(*make(resource, duration, deps), Dispatcher(-1, 0, 4))
+    out = simulate(*make(resource, duration, deps), dispatched_by(-1, 0, 4))
     np.testing.assert_allclose(out.end_s, recursion(resource, duration, deps), rtol=1e-9)
 
 
 def test_two_streams_share_a_tier_and_a_light_one_is_not_slowed():
     # two full-speed streams of 1 s on one tier end together at 2 s; a unit that takes a tenth of it ends at 1 s
     events, table = make([0, 1, 2], [1.0, 1.0, 1.0], [[], [], []], usage=[[1.0], [1.0], [0.1]])
-    out = simulate(events, table, Dispatcher(-1, 0, 3))
+    out = simulate(events, table, dispatched_by(-1, 0, 3))
     assert out.end_s[2] == pytest.approx(1.0)
     # 0.45 of full speed for 1 s, then the tier is halved: 1 + (1 - 0.45) / 0.5
     assert out.end_s[0] == pytest.approx(1.0 + 0.55 / 0.5)
@@ -75,7 +80,7 @@ def test_two_streams_share_a_tier_and_a_light_one_is_not_slowed():
 
 def test_contention_is_memory_stall_not_compute():
     events, table = make([0, 1], [1.0, 1.0], [[], []], usage=[[1.0], [1.0]], share=[1.0, 1.0])
-    out = simulate(events, table, Dispatcher(-1, 0, 2))
+    out = simulate(events, table, dispatched_by(-1, 0, 2))
     assert out.compute_s.sum() == pytest.approx(1.0)
     assert out.other_s[MEMORY] == pytest.approx(1.0)
 
@@ -83,13 +88,13 @@ def test_contention_is_memory_stall_not_compute():
 def test_dispatch_is_serial_and_runs_ahead_as_far_as_the_queue():
     deps = [[], [0], [1], [2]]
     slow = make([0] * 4, [1.0] * 4, deps, dispatch=[0.25] * 4)
-    exposed = simulate(*slow, Dispatcher(1, 0, 2))
+    exposed = simulate(*slow, dispatched_by(1, 0, 2))
     assert exposed.end_s[-1] == pytest.approx(4 * 1.25)
     assert exposed.wait.tolist() == [WAIT_DISPATCH] * 4
-    ahead = simulate(*slow, Dispatcher(1, 4, 2))
+    ahead = simulate(*slow, dispatched_by(1, 4, 2))
     assert ahead.end_s[-1] == pytest.approx(0.25 + 4.0)
     bound = make([0] * 4, [0.1] * 4, deps, dispatch=[0.25] * 4)
-    assert simulate(*bound, Dispatcher(1, 4, 2)).end_s[-1] == pytest.approx(4 * 0.25 + 0.1)
+    assert simulate(*bound, dispatched_by(1, 4, 2)).end_s[-1] == pytest.approx(4 * 0.25 + 0.1)
 
 
 def test_a_synchronisation_blocks_the_core_that_dispatches():
@@ -101,7 +106,7 @@ def test_a_synchronisation_blocks_the_core_that_dispatches():
         dispatch=[0.1, 0.0, 0.1],
         kind=[CLASS_COMPUTE, CLASS_SYNCHRONISATION, CLASS_COMPUTE],
     )
-    out = simulate(events, table, Dispatcher(1, 1, 2))
+    out = simulate(events, table, dispatched_by(1, 1, 2))
     assert out.start_s[1] == pytest.approx(1.1)
     # dispatched while event 0 ran, before the synchronisation began
     assert out.start_s[2] == pytest.approx(1.1)
@@ -109,7 +114,7 @@ def test_a_synchronisation_blocks_the_core_that_dispatches():
 
 def test_transfers_under_a_unit_are_hidden_and_alone_are_exposed():
     events, table = make([0, 1, 1], [2.0, 1.0, 2.0], [[], [], []], kind=[CLASS_COMPUTE, CLASS_TRANSFER, CLASS_TRANSFER])
-    out = simulate(events, table, Dispatcher(-1, 0, 2))
+    out = simulate(events, table, dispatched_by(-1, 0, 2))
     assert out.hidden_s == pytest.approx(2.0)
     assert out.other_s[TRANSFER] == pytest.approx(1.0)
 
@@ -124,7 +129,7 @@ def test_laws(seed):
     dispatch = rng.exponential(0.2, n) * (rng.uniform(size=n) < 0.7)
     events, table = make(resource, duration, deps, dispatch=dispatch, kind=kinds, share=rng.uniform(0, 1, n), usage=usage)
     queue = int(rng.integers(0, 4))
-    out = simulate(events, table, Dispatcher(resources - 1, queue, resources))
+    out = simulate(events, table, dispatched_by(resources - 1, queue, resources))
     makespan = out.end_s.max()
     assert out.compute_s.sum() + out.other_s.sum() == pytest.approx(makespan, rel=1e-9)
     assert np.all(out.end_s - out.start_s >= np.array(duration) * (1 - 1e-9)), "sharing only slows down"
@@ -137,11 +142,20 @@ def test_laws(seed):
     assert np.all((usage * np.array(duration)[:, None]).sum(axis=0) <= makespan * (1 + 1e-9))
     # dispatch is serial: the last command cannot start before all dispatches before it
     assert makespan >= dispatch.sum() * (1 - 1e-9)
-    free = simulate(*make(resource, duration, deps), Dispatcher(-1, 0, resources))
+    free = simulate(*make(resource, duration, deps), dispatched_by(-1, 0, resources))
     assert makespan >= free.end_s.max() * (1 - 1e-9)
 
 
 def test_waiting_for_each_other_is_an_error_not_a_hang():
     events, table = make([0, 0], [1.0, 1.0], [[1], []])
     with pytest.raises(ValueError, match="wait for each other"):
-        simulate(events, table, Dispatcher(-1, 0, 1))
+        simulate(events, table, dispatched_by(-1, 0, 1))
+
+
+def test_every_dispatcher_issues_its_own_commands():
+    """Two units with a core each: neither waits for the commands of the other, as it does with one core for both."""
+    alike = make([0, 1, 0, 1], [1.0] * 4, [()] * 4, dispatch=[0.5] * 4)
+    own = simulate(*alike, Dispatchers(np.array([2, 3]), np.array([1, 1]), np.array([0, 1, 0, 1])))
+    assert own.start_s.tolist() == [0.5, 0.5, 1.5, 1.5]
+    one = simulate(*alike, Dispatchers(np.array([2]), np.array([1]), np.zeros(4, dtype=np.int64)))
+    assert one.start_s.tolist() == [0.5, 1.0, 1.5, 2.0]
