@@ -6,6 +6,7 @@ import attrs
 import numpy as np
 
 from archmodel.result import Result
+from archmodel.spec.system import member_of
 
 
 @attrs.frozen
@@ -29,7 +30,10 @@ def bounds(result: Result, phase: str = "") -> Bounds:
     that already keeps it busy, whatever they compute.
     """
     soc, table = result.soc, result.table.timeline
-    names = (*soc.resources, *soc.shared, "dispatch")
+    cores = [soc.dispatcher(block) or member_of(block) for block in soc.resources]  # who issues the commands of each
+    issuers = list(dict.fromkeys(cores))
+    issuer = np.array([issuers.index(core) for core in cores])[result.table.owner]
+    names = (*soc.resources, *soc.shared, *(f"{name}.dispatch".lstrip(".") for name in issuers))
     serial_s, overlapped_s = 0.0, 0.0
     total = np.zeros(len(names))
     for step in result.steps:
@@ -37,11 +41,11 @@ def bounds(result: Result, phase: str = "") -> Bounds:
             continue
         seconds = step.count * table.duration_s
         busy = np.bincount(result.table.owner, seconds, minlength=len(soc.resources))
-        dispatch = float(step.count @ table.dispatch_s)
-        serial_s += step.weight * (float(seconds.sum()) + dispatch)
-        if soc.control:  # commands and synchronisations take turns on it
-            busy[soc.resources.index(soc.control[0])] += dispatch
-        each = np.concatenate([busy, seconds @ table.usage, [dispatch]])
+        dispatch = np.bincount(issuer, step.count * table.dispatch_s, minlength=len(issuers))
+        serial_s += step.weight * float(seconds.sum() + dispatch.sum())
+        for name in soc.controls:  # commands and synchronisations take turns on it
+            busy[soc.resources.index(name)] += dispatch[issuers.index(name)] if name in issuers else 0.0
+        each = np.concatenate([busy, seconds @ table.usage, dispatch])
         overlapped_s += step.weight * float(each.max())
         total += step.weight * each
     return Bounds(serial_s, overlapped_s, names[int(total.argmax())])

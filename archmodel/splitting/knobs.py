@@ -11,7 +11,7 @@ import attrs
 from archmodel.components import link as links
 from archmodel.result import Result
 from archmodel.soc import Soc
-from archmodel.spec.chip import ChipSpec, LinkSpec
+from archmodel.spec.chip import ChipSpec, LinkSpec, SoftwareSpec
 from archmodel.spec.workload import WorkloadSpec
 from archmodel.splitting.compared import OTHER_CHIP, Compared
 
@@ -113,15 +113,12 @@ def _with_block(chip: ChipSpec, name: str, **fields: Any) -> ChipSpec:
 
 
 def dispatch_knob(soc: Soc) -> Knob:
-    """Time of a command on the control core; without one, the gap between two kernels."""
-    if soc.control is None:
-        now = soc.chip.software.kernel_gap_us * 1e-6
-
-        def gap(chip: ChipSpec, workload: WorkloadSpec, value: float) -> Both:
-            return attrs.evolve(chip, software=attrs.evolve(chip.software, kernel_gap_us=value * 1e6)), workload
-
-        return Knob("kernel_gap_s", now, min(now, 1e-9), max(1e3 * now, 1e-3), gap, better=-1)
-    name, control = soc.control
+    """Time of a command on the slowest control core; without one, the gap between two kernels of every unit."""
+    if not soc.controls:
+        gaps_us = [software.kernel_gap_us for software in _stacks(soc.chip)]
+        now = max(gaps_us) * 1e-6
+        return Knob("kernel_gap_s", now, min(now, 1e-9), max(1e3 * now, 1e-3), _with_gap, better=-1)
+    name, control = max(soc.controls.items(), key=lambda named: named[1].dispatch_cycles / named[1].clock_ghz)
     per_s = control.clock_ghz * _HERTZ
     now = control.dispatch_cycles / per_s
 
@@ -129,6 +126,19 @@ def dispatch_knob(soc: Soc) -> Knob:
         return _with_block(chip, name, dispatch_cycles=value * per_s), workload
 
     return Knob("dispatch_s", now, min(now, 1e-9), max(1e3 * now, 1e-3), dispatch, better=-1)
+
+
+def _stacks(chip: ChipSpec) -> list[SoftwareSpec]:
+    """The software stacks of a chip, or of the members of a system."""
+    return [member.software for member in chip.members.values()] or [chip.software]
+
+
+def _with_gap(chip: ChipSpec, workload: WorkloadSpec, value: float) -> Both:
+    def slower(software: SoftwareSpec) -> SoftwareSpec:
+        return attrs.evolve(software, kernel_gap_us=value * 1e6)
+
+    members = {name: attrs.evolve(member, software=slower(member.software)) for name, member in chip.members.items()}
+    return attrs.evolve(chip, software=slower(chip.software), members=members), workload
 
 
 def request_knobs(workload: WorkloadSpec) -> Iterator[Knob]:
