@@ -21,6 +21,7 @@ from archmodel.units import si, unit_of
 
 _WIDE = 130
 _TOLD = 0.001  # of the time: entries below it are left out of the ledger's table
+_REASONS = 4  # why strategies cannot run that are told
 _COLOURS = {Answer.PAYS: "green", Answer.DOES_NOT_PAY: "red", Answer.UNDECIDED: "yellow"}
 _CAUSES = {
     "compute": "{unit} computing",
@@ -250,6 +251,18 @@ def _reloaded(fallback: Fallback) -> str:
 
 def _notes(study: Study) -> Iterator[RenderableType]:
     lines = [f"model's error on a ratio of two times: {study.terms.error_source}"]
-    lines += [f"{name} cannot run: {problem}" for name, problem in study.refused]
+    lines += _refused(study)
     yield heading("Notes")
     yield from bullets(lines)
+
+
+def _refused(study: Study) -> Iterator[str]:
+    """Strategies that cannot run, those with one reason together."""
+    together: dict[str, list[str]] = {}
+    for name, problem in study.refused:
+        together.setdefault(problem, []).append(name)
+    for problem, names in list(together.items())[:_REASONS]:
+        others = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        yield f"{names[0]}{others} cannot run: {problem}"
+    if (left := len(together) - _REASONS) > 0:
+        yield f"{left} more reasons why strategies cannot run are in --json"

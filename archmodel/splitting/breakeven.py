@@ -75,7 +75,12 @@ def _settled(rivals: Rivals, knob: Knob, end: float, side: int) -> bool:
     pay, worse) towards it, and the baseline does as before."""
     if end == knob.now:
         return True
-    return knob.better == side and abs(rivals.baseline_s((knob, end)) / rivals.now_s[0] - 1.0) < _EVEN
+    if knob.better != side:
+        return False
+    try:
+        return abs(rivals.baseline_s((knob, end)) / rivals.now_s[0] - 1.0) < _EVEN
+    except ArchmodelError:
+        return False
 
 
 class Point(NamedTuple):

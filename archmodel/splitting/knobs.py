@@ -16,7 +16,7 @@ from archmodel.spec.workload import WorkloadSpec
 from archmodel.splitting.compared import OTHER_CHIP, Compared
 
 _HERTZ = 1e9  # of 1 GHz
-_MOST_LANES = 1e7  # that a link may have (see `LinkSpec`)
+_MOST_GT_PER_S = 1000.0  # of a lane (see `LinkSpec`)
 _REQUEST_RANGE = 64.0  # times more or less of the batch and the context
 
 Both = tuple[ChipSpec, WorkloadSpec]
@@ -88,16 +88,14 @@ def link_knobs(name: str, link: LinkSpec) -> Iterator[Knob]:
 
     def bandwidth(chip: ChipSpec, workload: WorkloadSpec, value: float) -> Both:
         old = _link(chip, name)
-        factor = value / links.payload_byte_per_s(old)
-        lanes = max(1, round(old.lanes * factor))
-        rate = old.lane_rate_gt_per_s * factor * old.lanes / lanes
-        return _with_block(chip, name, lanes=lanes, lane_rate_gt_per_s=rate), workload
+        rate = old.lane_rate_gt_per_s * value / links.payload_byte_per_s(old)
+        return _with_block(chip, name, lane_rate_gt_per_s=min(rate, _MOST_GT_PER_S)), workload
 
     def latency(chip: ChipSpec, workload: WorkloadSpec, value: float) -> Both:
         return _with_block(chip, name, latency_ns=value * 1e9), workload
 
     byte_per_s, latency_s = links.payload_byte_per_s(link), link.latency_ns * 1e-9
-    most = byte_per_s * max(1.0, min(1e2, _MOST_LANES / link.lanes))
+    most = byte_per_s * min(1e2, _MOST_GT_PER_S / link.lane_rate_gt_per_s)
     yield Knob(f"{name}_byte_per_s", byte_per_s, byte_per_s * 1e-3, most, bandwidth, is_rate=True, better=1)
     yield Knob(f"{name}_latency_s", latency_s, min(latency_s, 1e-9), max(1e4 * latency_s, 1e-3), latency, better=-1)
 
