@@ -15,6 +15,7 @@ from archmodel.splitting.breakeven import BreakEven
 from archmodel.splitting.compared import Compared
 from archmodel.splitting.fallback import Fallback
 from archmodel.splitting.ledger import Entry, Ledger
+from archmodel.splitting.rest import cards
 from archmodel.splitting.study import Study
 from archmodel.splitting.verdict import Answer, Verdict
 from archmodel.units import si, unit_of
@@ -67,11 +68,21 @@ def sentences(study: Study) -> list[str]:
         f"It takes {si(best.result.total_s, 's')} where {old.name} takes {si(old.result.total_s, 's')}: "
         f"{percent(abs(found.gain))} {more} ({error}). At least {percent(study.terms.min_gain)} is asked for: {found.because}.",
     ]
+    lines += _cards(study)
     if moves := _moves(study.ledgers["total"]):
         lines.append(moves)
     limits = ", ".join(f"in {phase} {best.result.bottleneck(phase)}" for phase in best.result.phases)
     lines.append(f"The busiest part is now {study.bounds(best).slowest}; most of the time goes to: {limits}.")
     return [*lines, *_money(study, found)]
+
+
+def _cards(study: Study) -> Iterator[str]:
+    """More or fewer cards than the baseline, where a system has several."""
+    new, old = (cards(split.result) for split in (study.best, study.baseline))
+    if new != old:
+        both = (study.best, new), (study.baseline, old)
+        each = [f"{split.result.output_tokens_per_s / count:,.4g}" for split, count in both]
+        yield f"It takes {new} cards where {study.baseline.name} takes {old}: {each[0]} tokens/s a card against {each[1]}."
 
 
 def plan_name(split: Compared) -> str:
@@ -223,6 +234,10 @@ def _balance(found: Balance | None) -> Iterator[RenderableType]:
         f"{si(found.simulated_s, 's')} for all layers in {parts}; {si(found.ideal_s, 's')} in a perfect ping-pong; {hide}",
         f"best ratio of units: {best if ratio < math.inf else f'as many {a} to 1 {f} as there are'}",
     ])  # fmt: skip
+    if found.tried:
+        rows = [[f"{n.attention_cards:,}", f"{n.ffn_cards:,}", f"{n.batch:,}", si(n.decode_s, "s"),
+                 f"{n.tokens_per_s_per_card:,.4g}"] for n in found.tried]  # fmt: skip
+        yield columns([f"cards of {a}", f"of {f}", "sequences", "decode step", "tokens/s a card"], rows)
 
 
 def _fallbacks(study: Study) -> Iterator[RenderableType]:

@@ -13,6 +13,7 @@ from archmodel.splitting.breakeven import BreakEven
 from archmodel.splitting.compared import Compared
 from archmodel.splitting.fallback import Fallback
 from archmodel.splitting.ledger import Entry, Ledger
+from archmodel.splitting.rest import cards
 from archmodel.splitting.study import Study
 
 
@@ -43,6 +44,7 @@ def _figures(study: Study, split: Compared) -> dict[str, float | None]:
         "output_tokens_per_s": result.output_tokens_per_s,
         "tokens_per_joule": result.tokens_per_joule,
         "power_w": result.power_w,
+        "cards": cards(result),
         "usd_per_million_tokens": paid.usd_per_million_tokens if paid else None,
     }
 
@@ -93,7 +95,10 @@ def _break_even(even: BreakEven) -> dict[str, Any]:
 
 
 def _balance(found: Balance | None) -> dict[str, Any] | None:
-    return None if found is None else _finite(attrs.asdict(found))
+    if found is None:
+        return None
+    tried = [{**attrs.asdict(n), "tokens_per_s_per_card": n.tokens_per_s_per_card} for n in found.tried]
+    return {**_finite(attrs.asdict(found)), "tried": tried}
 
 
 def _fallback(fallback: Fallback) -> dict[str, Any]:

@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import attrs
 import numpy as np
 
+from archmodel.errors import ArchmodelError
 from archmodel.kernels.timeline import CLASS_SYNCHRONISATION
 from archmodel.operations import Kind
 from archmodel.result import Result
 from archmodel.spec.chip import ChipSpec
+from archmodel.spec.system import member_of
 from archmodel.spec.workload import WorkloadSpec
 from archmodel.splitting.compared import Compared
 from archmodel.splitting.knobs import links_between
 from archmodel.steps import Sample, decode_step
 from archmodel.theory import pingpong
 from archmodel.theory.pingpong import Stages
-from archmodel.theory.ratio import LinearTimes, best_whole_ratio, optimal_ratio
+from archmodel.theory.ratio import LinearTimes, optimal_ratio
 
 _MANY = 16  # times the batch: how far the line of the FFN reaches
+
+
+@attrs.frozen
+class Tried:
+    """A decode step with so many cards, each attention card with the sequences that it has now."""
+
+    attention_cards: int
+    ffn_cards: int
+    batch: int
+    decode_s: float
+
+    @property
+    def tokens_per_s_per_card(self) -> float:
+        return self.batch / self.decode_s / (self.attention_cards + self.ffn_cards)
 
 
 @attrs.frozen
@@ -28,7 +45,7 @@ class Balance:
 
     `stages` are the times of a micro-batch in a layer, `ideal_s` the layers of the step in a perfect ping-pong of
     `micro_batches`, `least_micro_batches` the fewest that hide the transfers (None: none does). `units_per_ffn` is the best
-    real number of attention units to one FFN unit, `whole_units_per_ffn` the best whole one (None: more is always better).
+    real number of attention units to one FFN unit, and `tried` are other numbers of them where they are cards of a system.
     """
 
     attention: str
@@ -39,7 +56,7 @@ class Balance:
     ideal_s: float
     least_micro_batches: int | None
     units_per_ffn: float
-    whole_units_per_ffn: int | None
+    tried: tuple[Tried, ...]
 
 
 @attrs.frozen(eq=False)
@@ -78,16 +95,32 @@ def balance(chip: ChipSpec, workload: WorkloadSpec, split: Compared) -> Balance 
         _layers(_decoded(chip, workload, split, *at), found)
         for at in ((batch, context), (batch * _MANY, 1), (batch, context // 2))
     )
-    times = _lines(here, many, short, batch, context)
+    cards, ffn_cards = (split.result.soc.copies(unit) for unit in found)
+    times = _lines(here, many, short, batch, context, cards)
     placement = split.result.plan.parts_of("decode")[0].placements[0]
     parts = min(batch, placement.decode_micro_batches or placement.micro_batches)
     each = 1.0 / (parts * here.layers)
     stages = Stages(here.attention_s * each, here.crossing_s * each / 2.0, here.ffn_s * each, here.crossing_s * each / 2.0)
-    ratio = optimal_ratio(times).best
-    return Balance(
-        *found, stages, parts, here.span_s, pingpong.makespan_s(stages, parts, here.layers), _least(stages), ratio,
-        best_whole_ratio(times) if math.isfinite(ratio) else None,
-    )  # fmt: skip
+    best = optimal_ratio(times).best
+    tried = tuple(_tried(chip, workload, split, found, best)) if cards > 1 and math.isfinite(best) else ()
+    ideal_s = pingpong.makespan_s(stages, parts, here.layers)
+    return Balance(*found, stages, parts, here.span_s, ideal_s, _least(stages), best / ffn_cards, tried)
+
+
+def _tried(chip: ChipSpec, workload: WorkloadSpec, split: Compared, found: tuple[str, str], best: float) -> Iterator[Tried]:
+    """Numbers of attention cards around the present and the best one, where the memory allows."""
+    now, ffn_cards = (split.result.soc.copies(unit) for unit in found)
+    name = member_of(found[0])
+    context = workload.request.input_tokens + workload.request.output_tokens // 2
+    around = {round(count * factor) for count in (now, best) for factor in (0.5, 1.0, 2.0)}
+    for count in sorted(count for count in around if count >= 1):
+        members = {**chip.members, name: attrs.evolve(chip.members[name], count=count)}
+        batch = max(1, round(workload.request.batch * count / now))
+        try:
+            result = _decoded(attrs.evolve(chip, members=members), workload, split, batch, context)
+        except ArchmodelError:
+            continue
+        yield Tried(count, ffn_cards, batch, result.total_s)
 
 
 def _least(stages: Stages) -> int | None:
@@ -115,20 +148,23 @@ def _layers(result: Result, found: tuple[str, str]) -> _Layers:
     return _Layers(float(busy[at_a]), float(busy[at_f]), float(crossing), float(end_s.max() - start_s.min()), last)
 
 
-def _lines(here: _Layers, many: _Layers, short: _Layers, batch: int, context: int) -> LinearTimes:
-    """Lines through two points each; none falls. FFN and crossings do not depend on the context, `many` has hardly any."""
-    per_token = max(0.0, (here.attention_s - short.attention_s) / (batch * (context - context // 2)))
+def _lines(here: _Layers, many: _Layers, short: _Layers, batch: int, context: int, cards: int) -> LinearTimes:
+    """Lines through two points each; none falls. FFN and crossings do not depend on the context, `many` has hardly any.
+
+    `cards` alike attention units divide the sequences: one of them has its part of the cache.
+    """
+    kv_tokens = batch * context / cards
+    per_token = max(0.0, (here.attention_s - short.attention_s) / (batch * (context - context // 2) / cards))
     ffn, crossing = (
         max(0.0, (getattr(many, name) - getattr(here, name)) / (batch * (_MANY - 1))) for name in ("ffn_s", "crossing_s")
     )
-    kv_tokens = float(batch * context)
     return LinearTimes(
         attention_s_per_token=per_token,
         attention_s=here.attention_s - per_token * kv_tokens,
-        transfer_s_per_sequence=crossing,
+        transfer_s_per_sequence=crossing * cards,
         transfer_s=here.crossing_s - crossing * batch,
         ffn_s_per_sequence=ffn,
         ffn_s=here.ffn_s - ffn * batch,
-        batch=float(batch),
+        batch=batch / cards,
         kv_tokens=kv_tokens,
     )

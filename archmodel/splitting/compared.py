@@ -11,7 +11,7 @@ from archmodel.plan import Part, Plan
 from archmodel.result import Result
 from archmodel.spec.chip import ChipSpec
 from archmodel.spec.workload import WorkloadSpec
-from archmodel.steps import Sample, decode_step, first_step
+from archmodel.steps import Sample, decode_samples, decode_step, first_step
 
 #: granularity of a baseline that is a chip of its own
 OTHER_CHIP = "other chip"
@@ -54,6 +54,11 @@ def elsewhere(chip: ChipSpec, result: Result) -> Compared:
 def gain(old: Result, new: Result) -> float:
     """What `new` gains on `old`: throughput over throughput, less one."""
     return old.total_s / new.total_s - 1.0
+
+
+def all_samples(workload: WorkloadSpec) -> list[Sample]:
+    """The steps that `evaluate` takes."""
+    return [Sample(first_step(workload), 1.0, 0.0), *decode_samples(workload, every_token=False)]
 
 
 def few_samples(workload: WorkloadSpec) -> list[Sample]:

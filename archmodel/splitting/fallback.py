@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import attrs
 
@@ -11,8 +10,9 @@ from archmodel.errors import ArchmodelError, MappingError
 from archmodel.evaluate import evaluate
 from archmodel.result import Result
 from archmodel.soc import Soc
-from archmodel.spec.chip import Block, ChipSpec, LinkSpec
-from archmodel.spec.workload import ROLES, WorkloadSpec
+from archmodel.spec.chip import ChipSpec
+from archmodel.spec.workload import WorkloadSpec
+from archmodel.splitting.rest import lost_tiers, without
 from archmodel.splitting.strategies import ground_of, one_side
 
 
@@ -74,33 +74,6 @@ def best_alone(chip: ChipSpec, workload: WorkloadSpec) -> Result:
     if not found:
         raise MappingError(problem)
     return min(found, key=lambda result: result.total_s)
-
-
-def without(chip: ChipSpec, unit: str) -> ChipSpec:
-    """The chip with one unit gone, its roles given to the first unit that can, its memory left only to those that share it."""
-    joined = {name: _freed(block, unit) for name, block in chip.blocks.items() if name != unit}
-    blocks = {name: block for name, block in joined.items() if not isinstance(block, LinkSpec) or len(block.joins) > 1}
-    freed: dict[str, object] = {role: "" for role in ROLES if getattr(chip.placement, role) == unit}
-    lost = lost_tiers(chip, unit)
-    freed |= {key: "" for key in ("weights", "kv_cache") if getattr(chip.placement, key) in lost}
-    return attrs.evolve(chip, blocks=blocks, placement=attrs.evolve(chip.placement, **freed))  # type: ignore[arg-type]
-
-
-def _freed(block: Block, unit: str) -> Block:
-    """A block that joins the unit no longer, and no longer has its clock."""
-    changed: dict[str, Any] = {}
-    if isinstance(block, LinkSpec):
-        changed["joins"] = tuple(name for name in block.joins if name != unit)
-    if getattr(block, "supply", "") == unit:
-        changed["supply"] = ""
-    return attrs.evolve(block, **changed)
-
-
-def lost_tiers(chip: ChipSpec, unit: str) -> set[str]:
-    """Tiers that fail with a unit: its memory and its buffer, unless another unit works with them."""
-    units = Soc(chip).units
-    others = {tier for name, spec in units.items() if name != unit for tier in (spec.memory, spec.buffer)}
-    return {units[unit].memory, units[unit].buffer} - others
 
 
 def _fallback(plan: Result, unit: str, result: Result | str) -> Fallback:

@@ -10,7 +10,7 @@ import attrs
 from archmodel.economics.costing import run_cost
 from archmodel.economics.running import Running
 from archmodel.errors import MappingError
-from archmodel.evaluate import evaluate
+from archmodel.evaluate import evaluate, evaluate_steps
 from archmodel.result import Result
 from archmodel.spec.check import merged_placement
 from archmodel.spec.chip import ChipSpec
@@ -20,12 +20,14 @@ from archmodel.spec.workload import WorkloadSpec
 from archmodel.splitting.balance import Balance, balance
 from archmodel.splitting.bounds import Bounds, bounds
 from archmodel.splitting.breakeven import BreakEven, break_evens
-from archmodel.splitting.compared import Compared, elsewhere, gain, planned
+from archmodel.splitting.compared import Compared, all_samples, elsewhere, gain, planned, rebatched
 from archmodel.splitting.fallback import Fallback, Fallbacks
 from archmodel.splitting.knobs import Rivals
 from archmodel.splitting.ledger import Ledger, ledger
+from archmodel.splitting.rest import freed_plan, idle_members, without_members
 from archmodel.splitting.search import Exploration, explore
 from archmodel.splitting.verdict import HOURS_PER_YEAR, Terms, Verdict, verdict
+from archmodel.steps import Sample
 
 
 @attrs.frozen(eq=False)
@@ -137,4 +139,19 @@ def _baseline(explored: Exploration, able: list[Compared], workload: WorkloadSpe
     alone = explored.alone
     if alone is None:
         raise MappingError("no single unit can run the whole model: name a chip to compare with by --baseline")
-    return next(split for split in able if split.result is alone.result)
+    found = next(split for split in able if split.result is alone.result)
+    return _without_idle_cards(found, workload)
+
+
+def _without_idle_cards(found: Compared, workload: WorkloadSpec) -> Compared:
+    """The same on a system that has only the cards that work: nobody buys and powers the others for it."""
+    idle = idle_members(found.result)
+    if not idle:
+        return found
+
+    def run(chip: ChipSpec, workload: WorkloadSpec, samples: list[Sample]) -> Result:
+        smaller = without_members(chip, idle)
+        plan = rebatched(found.result.plan, workload.request.batch)
+        return evaluate_steps(smaller, workload, samples, freed_plan(plan, smaller))
+
+    return Compared(found.name, found.granularity, run(found.result.chip, workload, all_samples(workload)), run)

@@ -12,7 +12,8 @@ from archmodel.plan import uniform_plan
 from archmodel.spec.shape import ShapeSpec, expand
 from archmodel.spec.toml import load_chip, load_workload
 from archmodel.spec.workload import RequestSpec, WorkloadSpec
-from archmodel.splitting.fallback import Fallbacks, without
+from archmodel.splitting.fallback import Fallbacks
+from archmodel.splitting.rest import without
 from archmodel.splitting.strategies import ground_of, module
 
 LLAMA = load_workload(ROOT / "workloads/llama3_8b.toml")
