@@ -121,27 +121,33 @@ def _between(knob: Knob, a: float, b: float) -> float:
 def _crossing(over: Over, knob: Knob, near: Point, far: Point) -> float:
     """The value where paying ends; of whole numbers the last that pays.
 
-    False position where time is a straight line in the knob (in a bandwidth: in what a byte takes), in turn with bisection.
+    Bisection on a log scale, in turn with a straight line through the last two points beyond, where time mostly is one in the
+    knob (in a bandwidth: in what a byte takes).
     """
+    beyond: Point | None = None
     for turn in range(_SEARCHES):
         middle = _between(knob, near.value, far.value)
-        value = _secant(knob, near, far) if turn % 2 == 0 else middle
-        if value in (near.value, far.value):
+        value = _root(knob, beyond or near, far) if turn % 2 else middle
+        if not min(near.value, far.value) < value < max(near.value, far.value):
             value = middle
         if value in (near.value, far.value) or abs(math.log(max(near.value, _LEAST) / max(far.value, _LEAST))) < _NEAR:
             break
         point = over(value)
         if point.even:
             return point.value
-        near, far = (point, far) if point.pays == near.pays else (near, point)
+        near, far, beyond = (point, far, beyond) if point.pays == near.pays else (near, point, far)
     if knob.whole:
         return near.value if near.pays else far.value
     return _between(knob, near.value, far.value)
 
 
-def _secant(knob: Knob, near: Point, far: Point) -> float:
-    share = near.saved_s / (near.saved_s - far.saved_s)
+def _root(knob: Knob, one: Point, other: Point) -> float:
+    """Where the straight line through two points saves nothing."""
+    if one.saved_s == other.saved_s:
+        return one.value
+    share = one.saved_s / (one.saved_s - other.saved_s)
+    a, b = (1.0 / one.value, 1.0 / other.value) if knob.is_rate else (one.value, other.value)
+    value = a + share * (b - a)
     if knob.is_rate:
-        return 1.0 / ((1.0 - share) / near.value + share / far.value)
-    value = (1.0 - share) * near.value + share * far.value
+        return 1.0 / value if value > 0.0 else math.inf
     return float(round(value)) if knob.whole else value
