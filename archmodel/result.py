@@ -26,7 +26,7 @@ def row_energy_j(soc: Soc, table: Table) -> dict[str, Floats]:
     factor = dvfs.energy_factors(soc.chip)
     for number, (name, unit) in enumerate(soc.units.items()):
         mine = (table.owner == number) * table.active * soc.power_scale(name)
-        for part, value in power.unit_energy_j(unit, table.costs, table.rows.compute_format).items():
+        for part, value in power.unit_energy_j(unit, table.costs, table.rows).items():
             out[f"{name}_{part}"] = value * mine * factor[name]
     for column, name in enumerate(soc.shared):
         scale = table.active * soc.power_scale(name)
@@ -39,6 +39,18 @@ def row_energy_j(soc: Soc, table: Table) -> dict[str, Floats]:
         mine = np.array([soc.dispatcher(block) == name for block in soc.resources])[table.owner]
         each = power.control_energy_j(control, table.commands * table.active * mine)
         out[name] = soc.power_scale(name) * each * factor[name]
+    return {**out, **_sampling_energy_j(soc, table)}
+
+
+def _sampling_energy_j(soc: Soc, table: Table) -> dict[str, Floats]:
+    """Energy [J] of choosing tokens beyond the events that are counted, by row: `sampling`, or `<member>.sampling`."""
+    out: dict[str, Floats] = {}
+    for number, name in enumerate(soc.units):
+        software, mine = soc.software(name), (table.owner == number) * soc.power_scale(name) / soc.copies(name)
+        if software.sampling_energy_mj_per_token > 0.0:
+            each = power.sampling_energy_j(software, table.rows, soc.chip.placement.tensor_parallel) * mine
+            key = ".".join(filter(None, (member_of(name), "sampling")))
+            out[key] = out.get(key, 0.0) + each
     return out
 
 

@@ -27,7 +27,7 @@ FLOORS = (
     ("partition", "operation_table", "eager"),
     ("cells",),
     ("residency", "predict", "doors"),
-    ("accuracy",),
+    ("accuracy", "operation_power"),
     ("calibration",),
     ("schedule",),
     ("energy_kinds",),

@@ -42,6 +42,12 @@ def _relative(block: Block) -> tuple[float, float, float] | None:
     return block.clock_ghz / block.nominal_clock_ghz, now / nominal, now - nominal
 
 
+def clock_ratio(block: Block) -> float:
+    """Clock of a block over its nominal one; exactly 1 there and without points."""
+    relative = _relative(block)
+    return 1.0 if relative is None else relative[0]
+
+
 def energy_factors(chip: ChipSpec) -> dict[str, float]:
     """By block the energy of an event at its clock over that at its nominal clock; exactly 1 there and without points.
 
