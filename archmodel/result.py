@@ -35,12 +35,22 @@ def row_energy_j(soc: Soc, table: Table) -> dict[str, Floats]:
             out[name] = scale * memory.energy_j(soc.tiers[name], byte - written, written) * factor[name]
         else:
             out[name] = scale * link.energy_j(soc.links[name], byte) * factor[name]
-    if soc.chip.software.sampling_energy_mj_per_token > 0.0:
-        out["sampling"] = power.sampling_energy_j(soc.chip.software, table.rows, soc.chip.placement.tensor_parallel)
     for name, control in soc.controls.items():
         mine = np.array([soc.dispatcher(block) == name for block in soc.resources])[table.owner]
         each = power.control_energy_j(control, table.commands * table.active * mine)
         out[name] = soc.power_scale(name) * each * factor[name]
+    return {**out, **_sampling_energy_j(soc, table)}
+
+
+def _sampling_energy_j(soc: Soc, table: Table) -> dict[str, Floats]:
+    """Energy [J] of choosing tokens beyond the events that are counted, by row: `sampling`, or `<member>.sampling`."""
+    out: dict[str, Floats] = {}
+    for number, name in enumerate(soc.units):
+        software, mine = soc.software(name), (table.owner == number) * soc.power_scale(name) / soc.copies(name)
+        if software.sampling_energy_mj_per_token > 0.0:
+            each = power.sampling_energy_j(software, table.rows, soc.chip.placement.tensor_parallel) * mine
+            key = ".".join(filter(None, (member_of(name), "sampling")))
+            out[key] = out.get(key, 0.0) + each
     return out
 
 
