@@ -19,7 +19,14 @@ from archmodel.splitting.strategies import ground_of, module
 LLAMA = load_workload(ROOT / "workloads/llama3_8b.toml")
 WORKLOAD = attrs.evolve(LLAMA, request=RequestSpec(batch=2, input_tokens=64, output_tokens=8))
 SHAPE = ShapeSpec(
-    name="tiny", layers=2, hidden=64, heads=2, kv_heads=2, head_dim=32, intermediate=128, vocabulary=256,
+    name="tiny",
+    layers=2,
+    hidden=64,
+    heads=2,
+    kv_heads=2,
+    head_dim=32,
+    intermediate=128,
+    vocabulary=256,
     source="fits all of them",
 )
 TINY = WorkloadSpec(name="tiny", model=expand(SHAPE), request=WORKLOAD.request)
