@@ -24,6 +24,7 @@ from archmodel.soc import Soc
 from archmodel.spec.chip import ChipSpec
 from archmodel.spec.workload import WorkloadSpec
 from archmodel.steps import Sample, decode_samples, first_step
+from archmodel.units import si
 
 _HALVINGS = 16  # of the span of factors: 1.5e-5 of it is left
 _POINTS = 17  # of the curve, and again between the neighbours of its best point
@@ -175,9 +176,9 @@ def _wrong(result: Result, cap_w: float | None, period_s: float | None) -> str:
     """The first limit that a run misses, with its numbers."""
     for name, (limit_s, value_s) in result.limits_s.items():
         if value_s > limit_s:
-            return f"{name} is {1e3 * value_s:.4g} ms, above the limit of {1e3 * limit_s:.4g} ms"
+            return f"{name} is {si(value_s, 's')}, above the limit of {si(limit_s, 's')}"
     if period_s is not None and result.total_s > period_s:
-        return f"a run takes {1e3 * result.total_s:.4g} ms, longer than the period of {1e3 * period_s:.4g} ms"
+        return f"a run takes {si(result.total_s, 's')}, longer than the period of {si(period_s, 's')}"
     drawn_w = max(result.phase_power_w(phase) for phase in result.phases) / result.chips
     if cap_w is not None and not drawn_w <= cap_w:
         return f"power is {drawn_w:.4g} W, above the cap of {cap_w:.4g} W"

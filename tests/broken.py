@@ -173,6 +173,19 @@ CHIPS: list[tuple[str, Changes, tuple[str, ...]]] = [
     ("memory is a unit", {"npu.memory": '"gpu"'}, ('npu.memory: "gpu", must name a memory block',)),
     ("buffer given twice", {"npu.buffer_share": "0.8"}, ("sram: 1.3, buffer_share of all units", "at most 1")),
     (
+        "shares on no unit",
+        {"placement.shares": "{feed_forward = {gpu = 0.3, npuu = 0.4, hbm = 0.3}}"},
+        ("2 problems", 'placement.shares.feed_forward: "npuu", must name', "did you mean npu?", '"hbm", must name units'),
+    ),
+    (
+        "shares that miss 1",
+        {"placement.shares": "{head = {gpu = 0.3, npu = 0.6}}"},
+        ("head: shares must add up to 1, not 0.9",),
+    ),
+    ("shares of none", {"placement.shares": "{head = {}}"}, ("head must be a table of shares in (0, 1]",)),
+    ("shares that are true", {"placement.shares": "{head = {gpu = true}}"}, ("head must be a table of shares in (0, 1]",)),
+    ("shares of no role", {"placement.shares": "{ffn = {gpu = 1}}"}, ("placement.shares: ", "ffn is unknown")),
+    (
         "placement on no unit",
         {"placement.attention": '"gpuu"'},
         ('placement.attention: "gpuu", must name a unit, did you mean gpu?',),
@@ -228,6 +241,7 @@ CHIPS: list[tuple[str, Changes, tuple[str, ...]]] = [
     ),
     ("base is missing", {"chip.extends": '"hetero_v2.toml"'}, ("chip.extends: ", "hetero_v2.toml, file: does not exist")),
     ("base is no name", {"chip.extends": "5"}, ("chip.extends: 5, must be the path of a chip file",)),
+    ("base has a null character", {"chip.extends": '"a\\u0000b"'}, ("chip.extends: ", "cannot be read: embedded null")),
     ("base is itself", {"chip.extends": '"./broken.toml"'}, ('chip.extends: "./broken.toml", must not lead back',)),
 ]
 
@@ -340,38 +354,6 @@ CONFIGS: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
         ("3 problems", "hidden_size: -1", "vocab_size"),
     ),
 ]
-
-CIM = """kind = "cim"
-macros = 64
-rows = 64
-cols = 64
-cell_bit = 1
-input_bit = 1
-clock_ghz = 1
-formats = ["int8"]
-converters = 8
-conversion_ghz = 1
-write_bit_per_cycle = 64
-vector_op_per_cycle = 64
-buffer = "sram"
-buffer_share = 0.5
-memory = "hbm"
-source = "test"
-"""
-EVENTS = """kind = "neuromorphic"
-cores = 64
-clock_ghz = 1
-synapse_op_per_core_per_cycle = { int8 = 1 }
-synapse_energy_pj = { int8 = 1 }
-sparsity_fraction = 0.5
-core_weight_kib = 64
-vector_op_per_cycle = 64
-event_per_cycle = 1
-buffer = "sram"
-buffer_share = 0.5
-memory = "hbm"
-source = "test"
-"""
 
 #: name, changes to the chip and to the workload, which are fine each but not together, words of the message
 UNFIT: list[tuple[str, tuple[Changes, Changes], tuple[str, ...]]] = [

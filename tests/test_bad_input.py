@@ -14,12 +14,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
-from broken import CHIP, CHIPS, CONFIG, CONFIGS, ENCODER, TEXTS, UNFIT, WORKLOAD, WORKLOADS, Changes, edited
+from broken import CHIP, CHIPS, CONFIG, CONFIGS, ENCODER, ROOT, TEXTS, UNFIT, WORKLOAD, WORKLOADS, Changes, edited
 
 from archmodel.cli import main
 from archmodel.errors import ArchmodelError, MappingError, SpecError
 from archmodel.evaluate import evaluate
+from archmodel.spec.chip import KINDS, ChipSpec, MemberSpec
+from archmodel.spec.chip_file import CHIP_TABLES
+from archmodel.spec.economics import BY_NAME
+from archmodel.spec.economics_file import default_economics, load_economics
 from archmodel.spec.toml import build_chip, build_workload, load_chip, load_workload, parse_overrides, read_table
 
 
@@ -175,18 +180,88 @@ def test_workload_that_does_not_fit_the_chip(
 BAD_VALUES = (0, -1, 10**30, 10**400, math.nan, math.inf, 1e300, True, "", "x", [], ["x"], {}, None)
 
 
-@pytest.mark.parametrize(("good", "build"), [(CHIP, build_chip), (WORKLOAD, build_workload), (ENCODER, build_workload)])
-def test_every_key_with_every_bad_value(good: Path, build: Callable[[dict[str, Any], str], object]) -> None:
+NEAR_CHIP = str(ROOT / "chips/x.toml")
+NEAR_SYSTEM = str(ROOT / "chips/systems/x.toml")
+
+#: file, tables of it whose keys are set (none: all), where paths in it lead from
+FILES = [
+    (CHIP, (), NEAR_CHIP),
+    (ROOT / "chips/h100_sxm.toml", ("peers", "board", "server", "cost", "software"), NEAR_CHIP),
+    (ROOT / "chips/cim_card.toml", ("cim",), NEAR_CHIP),
+    (ROOT / "chips/loihi2.toml", ("neuromorphic", "placement"), NEAR_CHIP),
+    (ROOT / "chips/systems/gpu_cim.toml", ("system", "gpu_card", "cim_card", "host"), NEAR_SYSTEM),
+    (WORKLOAD, (), "x"),
+    (ENCODER, (), "x"),
+]
+
+
+def keys_of(name: str, block: dict[str, Any]) -> list[str]:
+    """Keys that a table has, and all that it might have."""
+    spec = {**KINDS, **CHIP_TABLES, "chip": MemberSpec, "system": ChipSpec}.get(block.get("kind", name))
+    return list(
+        dict.fromkeys([*block, *(field.name for field in attrs.fields(spec) if "rule" in field.metadata)] if spec else block)
+    )
+
+
+@pytest.mark.parametrize(("good", "tables", "near"), FILES, ids=[file.stem for file, *_ in FILES])
+def test_every_key_with_every_bad_value(good: Path, tables: tuple[str, ...], near: str) -> None:
     """No number but 0 is accepted, and a refusal names the key, or the block where another key rests on it."""
     table = read_table(good)
+    build: Callable[..., object] = build_workload if near == "x" else build_chip
     refusals = 0
-    for name, block in table.items():
-        for key in block:
+    for name in tables or table:
+        for key in keys_of(name, table[name]):
             for value in BAD_VALUES:
-                message = refusal(lambda: build({**table, name: {**block, key: value}}, "x"))  # noqa: B023
+                message = refusal(lambda: build({**table, name: {**table[name], key: value}}, near))  # noqa: B023
                 refusals += bool(message)
-                assert name in message if message else value in (0, True, "", "x", [], ["x"]), (name, key, value)
-    assert refusals > 250
+                assert name in message if message else value in (0, True, "", "x", [], ["x"], {}), (name, key, value)
+    assert refusals > 150
+
+
+@pytest.mark.parametrize("boundary", ["board", "server", "facility"])
+def test_every_key_of_a_boundary(boundary: str) -> None:
+    fine = {"board": {"vrm_efficiency": 0.9, "source": "x"}, "facility": {"pue": 1.2, "source": "x"},
+            "server": {"chips_per_server": 8, "host_power_w": 100, "psu_efficiency": 0.9, "source": "x"}}  # fmt: skip
+    table = {**read_table(CHIP), **fine}
+    assert not refusal(lambda: build_chip(table, NEAR_CHIP))
+    for key in keys_of(boundary, table[boundary]):
+        for value in BAD_VALUES:
+            message = refusal(lambda: build_chip({**table, boundary: {**table[boundary], key: value}}, NEAR_CHIP))  # noqa: B023
+            assert f"{boundary}.{key}" in message if message else value in (0, "x"), (key, value)
+
+
+def test_every_key_of_the_prices(tmp_path: Path) -> None:
+    file = tmp_path / "prices.toml"
+    prices = attrs.asdict(default_economics())
+    for name, parts in prices.items():
+        tables = {f"{name}.{key}": part for key, part in parts.items()} if name in BY_NAME else {name: parts}
+        for table, keys in list(tables.items())[:1]:
+            for key in keys:
+                for raw in ("-1", "nan", "inf", "true", "1e300", "[]", '""', "{x = 1}"):
+                    source = "" if key == "source" else 'source = "x"\n'
+                    file.write_text(f"[{table}]\n{source}{key} = {raw}\n", encoding="utf-8")
+                    message = refusal(lambda: load_economics(file))
+                    assert f"{table}.{key}" in message in message, (table, key, raw)
+
+
+@pytest.mark.parametrize("value", [0, "", None, [], False])
+def test_a_table_of_a_system_that_is_none(value: Any) -> None:
+    table = read_table(ROOT / "chips/systems/gpu_cim.toml")
+    for name in ("placement", "precision", "software", "power", "board", "server", "facility"):
+        assert f"{name}: " in refusal(lambda: build_chip({**table, name: value}, NEAR_SYSTEM))  # noqa: B023
+
+
+def test_a_member_with_a_null_character_in_its_path() -> None:
+    table = read_table(ROOT / "chips/systems/gpu_cim.toml")
+    card = {**table["gpu_card"], "chip": "a\0b"}
+    assert "gpu_card.chip: " in refusal(lambda: build_chip({**table, "gpu_card": card}, NEAR_SYSTEM))
+
+
+@pytest.mark.parametrize("option", ["--power-cap-w", "--latency-limit-ms", "--period-ms"])
+@pytest.mark.parametrize("value", ["inf", "nan", "-1", "x"])
+def test_options_that_are_no_quantity(option: str, value: str, run: Callable[..., str]) -> None:
+    message = run("eval", CHIP, WORKLOAD, "--json", "--min-energy", option, value)
+    assert option in message or "limits.latency_ms" in message
 
 
 def refusal(load: Callable[[], object]) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import math
 import os
 import random
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -16,18 +18,21 @@ import attrs
 import h5py
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
+from rich.console import Console
 from scenes import ROOT, random_chip, random_workload
 
 from archmodel import evaluate, load_chip, load_workload
 from archmodel.errors import ArchmodelError, OutputError, TraceError
 from archmodel.explain import explanation
 from archmodel.operations import Kind
-from archmodel.report import write
+from archmodel.report import breakdown, write
 from archmodel.report.files import file_name, write_whole
 from archmodel.report.profile import profile, spread
 from archmodel.report.record import Choice, record
 from archmodel.report.summary import assumed, summary
+from archmodel.report.table import report
 from archmodel.report.trace import read_trace, write_trace
 from archmodel.result import Result
 from archmodel.sizes import weight_bytes
@@ -154,7 +159,24 @@ def test_limits_say_kept_or_missed_and_by_how_much(encoder: Result) -> None:
 
 def test_assumptions_are_the_clauses_that_say_so() -> None:
     assert assumed("brief: x; assumption: a, b; measured: y;  assumption: c (see z)") == ["a, b", "c (see z)"]
+    assert assumed("assumption: 3.9 pJ (a statement; 3.97 in a paper), 1 nJ; measured: z") == [
+        "3.9 pJ (a statement; 3.97 in a paper), 1 nJ"
+    ]
     assert assumed("measured on silicon") == []
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 118, 160])
+def test_no_table_cuts_a_number_or_a_name(width: int) -> None:
+    """All figures of a system with long names are there at any width, wrapped at worst."""
+    chip = load_chip(ROOT / "chips/systems/gpu_npu_pcie5.toml")
+    result = evaluate(chip, load_workload(ROOT / "workloads/llama3_8b.toml"))
+    console = Console(width=width, file=io.StringIO())
+    console.print(report(result, 160))
+    text = console.file.getvalue()
+    assert "…" not in text
+    assert width < 80 or all(f"{name} " in text for name in result.energy_j if result.energy_j[name])
+    assert max(map(len, text.splitlines())) <= width
+    assert re.search(r"e\+\d\d", text) is None, "no figure with an exponent"
 
 
 def test_trace_reads_back_what_was_recorded(llm: Result, tmp_path: Path) -> None:
@@ -264,6 +286,18 @@ def test_figures_are_drawn_from_the_trace(which: str, request: pytest.FixtureReq
         assert 0.02 < share < 0.7, share
         margin = np.asarray(image.convert("L"))
         assert margin[:, :4].min() == margin[:, -2:].min() == 255, "something is cut off at the edge"
+
+
+@pytest.mark.parametrize("chip", ["h100_sxm", "cim_card"])
+def test_bars_of_the_breakdown_are_all_of_the_energy(chip: str, tmp_path: Path) -> None:
+    """Every cause of energy has a place in the figure: what is written beside the bars of all blocks adds up to 100 %."""
+    result = evaluate(load_chip(ROOT / f"chips/{chip}.toml"), load_workload(ROOT / "workloads/llama3_8b.toml"))
+    path = tmp_path / "x.h5"
+    write_trace(result, path, **TEXTS)
+    figure = Figure()
+    breakdown.draw(figure, read_trace(path))
+    shares = [float(text.get_text().split(", ")[1].removesuffix("%")) for text in figure.axes[1].texts]
+    assert sum(shares) == pytest.approx(100.0, abs=0.05 * len(shares))
 
 
 def test_a_repeated_run_keeps_its_figures_and_another_draws_anew(

@@ -15,7 +15,7 @@ from rich.text import Text
 from archmodel.audit.finding import Check, Finding, Flip, Verdict
 from archmodel.audit.judge import Audit, Case, Judged, Run
 from archmodel.report.files import write_whole
-from archmodel.report.summary import assumed
+from archmodel.report.summary import assumed, clauses
 from archmodel.report.table import bullets, columns, heading
 from archmodel.units import si, unit_of
 
@@ -243,7 +243,7 @@ def _basis(judged: Judged) -> Iterator[str]:
     given = attrs.asdict(base.figures) if base.figures is not None else {}
     stated = {name: value for name, value in given.items() if value or name in base.origin}  # 0 is not stated
     figures = [f"{name} = {_value(value)} ({base.origin.get(name, 'default')})" for name, value in stated.items()]
-    known = [clause.strip() for clause in judged.claim.source.split(";") if not clause.strip().startswith("assumption:")]
+    known = [clause for clause in clauses(judged.claim.source) if not clause.startswith("assumption:")]
     yield f"- sources: {'; '.join(known)}."
     if assumptions := assumed(judged.claim.source):
         yield f"- assumed: {'; '.join(assumptions)}."

@@ -6,16 +6,36 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from archmodel.report.figure import BLUE, COLOURS, GREEN, GREY, ORANGE, SKY, boxes, margin, swatches, title
+from archmodel.report.figure import (
+    BLACK,
+    BLUE,
+    COLOURS,
+    GREEN,
+    GREY,
+    ORANGE,
+    PINK,
+    RED,
+    SKY,
+    YELLOW,
+    boxes,
+    margin,
+    swatches,
+    title,
+)
 from archmodel.report.trace import Trace
 from archmodel.spec.system import member_of
 from archmodel.units import si
 
 _HATCHES = ("", "", "", "", "//", "//", "//", "//", "..", "..", "..", "..")
 _NARROW = 0.045  # of the bar: below it a share is not written into its box
-_ENERGY = {"mac": BLUE, "vector": SKY, "operand": GREEN, "dynamic": ORANGE, "static": GREY}
+_ENERGY = {"mac": BLUE, "active": BLACK, "conversion": PINK, "event": RED, "cell_write": YELLOW, "vector": SKY,
+           "operand": GREEN, "dynamic": ORANGE, "static": GREY}  # fmt: skip
 _ENERGY_WORDS = {
     "mac": "multiply-accumulate",
+    "active": "clocks and issue of matrix units",
+    "conversion": "converters of compute in memory",
+    "event": "events",
+    "cell_write": "writing weights into cells",
     "vector": "vector operations",
     "operand": "operands from SRAM to lanes",
     "dynamic": "moving data, commands",

@@ -73,8 +73,8 @@ def _capped(study: Capped) -> Iterator[RenderableType]:
         free_w, now_w = study.free.phase_power_w(phase), study.result.phase_power_w(phase)
         rows.append([phase, si(free_w, "W"), si(now_w, "W"), si(free_s, "s"), si(now_s, "s"),
                      f"{100.0 * (now_s / free_s - 1.0):.1f} %", _clocks(study.result, phase)])  # fmt: skip
-    of = " of each chip" if study.result.chips > 1 else ""
-    yield heading(f"Power cap of {study.cap_w:g} W{of}: chip and memory, mean of each phase")
+    of = "all cards" if study.result.chip.members else "each chip" if study.result.chips > 1 else "chip"
+    yield heading(f"Power cap of {study.cap_w:g} W: {of} and memory, mean of each phase")
     yield columns(["phase", "free", "capped", "free", "capped", "slower", "<sustained clocks"], rows)
     lost_s = study.result.total_s - study.free.total_s
     more = study.result.total_j / study.free.total_j - 1.0

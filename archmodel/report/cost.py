@@ -14,8 +14,10 @@ from archmodel.economics.costing import Costing, Run, economics_sources
 from archmodel.economics.die_area import cost_of, node_name
 from archmodel.economics.running import Running
 from archmodel.report.summary import assumptions, run_assumptions, running_dict
-from archmodel.report.table import bullets, columns, heading, money, percent
+from archmodel.report.table import bullets, columns, heading, money, percent, plain
 from archmodel.units import si
+
+_SMALL_USD = 0.1
 
 
 def cost_assumptions(found: Costing) -> list[str]:
@@ -111,15 +113,18 @@ def _bill(bought: Capital) -> Iterator[RenderableType]:
 
 def _tokens(run: Run) -> Iterator[RenderableType]:
     paid, request = run.running, run.result.workload.request
+    scale, unit = (1e6, "millionths of a USD") if paid.total_usd < _SMALL_USD else (1.0, "USD")
     rows = []
     for name, phase in paid.phases.items():
         parts = (phase.capital_usd, phase.maintenance_usd, phase.energy_usd, phase.idle_usd, phase.total_usd)
-        rows.append([name, si(phase.total_s, "s"), *(f"{usd:.4g}" for usd in parts), percent(phase.total_usd / paid.total_usd)])
+        rows.append(
+            [name, si(phase.total_s, "s"), *(plain(scale * usd) for usd in parts), percent(phase.total_usd / paid.total_usd)]
+        )
     kinds = ("capital_usd", "maintenance_usd", "energy_usd", "idle_usd", "total_usd")
     sums = [sum(getattr(phase, kind) for phase in paid.phases.values()) for kind in kinds]
-    footer = ["sum", si(paid.total_s, "s"), *(f"{usd:.4g}" for usd in sums), "100.0 %"]
+    footer = ["sum", si(paid.total_s, "s"), *(plain(scale * usd) for usd in sums), "100.0 %"]
     asked = f"{request.batch} x ({request.input_tokens} in, {request.output_tokens} out)"
-    yield heading(f"Cost of {run.result.workload.name}, {asked}, in USD")
+    yield heading(f"Cost of {run.result.workload.name}, {asked}, in {unit}")
     yield columns(["phase", "time", "capital", "maintenance", "energy", "idle energy", "sum", ""], rows, footer)
     yield heading("Cost of tokens")
     yield columns(["figure", "USD", "<what it is"], [list(row) for row in _prices(paid)])

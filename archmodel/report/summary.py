@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -136,10 +137,14 @@ def limits(result: Result) -> dict[str, dict[str, Any]]:
     return out
 
 
+def clauses(source: str) -> list[str]:
+    """The clauses of a `source`; a semicolon in parentheses ends none."""
+    return [clause.strip() for clause in re.split(r";(?![^(]*\))", source)]
+
+
 def assumed(source: str) -> list[str]:
     """The clauses of a `source` that are assumptions: `"brief: x; assumption: y; assumption: z"` -> `["y", "z"]`."""
-    clauses = (clause.strip() for clause in source.split(";"))
-    return [clause.removeprefix("assumption:").strip() for clause in clauses if clause.startswith("assumption:")]
+    return [clause.removeprefix("assumption:").strip() for clause in clauses(source) if clause.startswith("assumption:")]
 
 
 def assumptions(parts: Iterator[tuple[str, str]]) -> list[str]:

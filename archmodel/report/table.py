@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from archmodel.report.summary import achievable_byte_per_s, capacity, cost, limits, notes, run_assumptions, unit_times_s
@@ -17,6 +18,7 @@ from archmodel.result import Result
 from archmodel.units import si
 
 _WIDE = 120
+_GAP, _TEXT = 3, 12  # letters between columns, and of a column of words at least
 _SEGMENT_WORDS = {
     "memory": "units waiting for memory or SRAM bandwidth",
     "kernel_overhead": "launching kernels, filling and draining units",
@@ -35,22 +37,47 @@ def heading(text: str) -> Text:
     return Text(f"\n{text}", style="bold")
 
 
-def columns(header: Sequence[str], rows: Iterable[Sequence[str]], footer: Sequence[str] = ()) -> Table:
+class Columns(Table):
+    """A table that closes up, and then wraps, where the page is narrow: nothing in it is cut.
+
+    `least` is the width [letters] of its columns where names and numbers stay whole, the gaps between them not included.
+    """
+
+    least: int = 0
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        gaps = len(self.columns) - 1
+        if self.least + _GAP * gaps > options.max_width:
+            self.padding = (0, 0)
+        if self.least + gaps > options.max_width:
+            for column in self.columns:
+                column.no_wrap = False
+        yield from super().__rich_console__(console, options)
+
+
+def columns(header: Sequence[str], rows: Iterable[Sequence[str]], footer: Sequence[str] = ()) -> Columns:
     """A plain table: names on the left, numbers on the right. A header that starts with "<" is left-aligned."""
-    table = Table(box=box.SIMPLE_HEAD, show_footer=bool(footer), pad_edge=False, show_edge=False)
+    table = Columns(box=box.SIMPLE_HEAD, show_footer=bool(footer), pad_edge=False, show_edge=False)
+    body = [list(row) for row in rows]
     for index, name in enumerate(header):
-        text = name.startswith("<")
-        style: Any = {"overflow": "fold", "min_width": 12} if text else {"overflow": "ellipsis", "no_wrap": True}
-        table.add_column(name.removeprefix("<"), justify="left" if index == 0 or text else "right",
-                         footer=footer[index] if footer else "", **style)  # fmt: skip
-    for row in rows:
+        text, foot = name.startswith("<"), footer[index : index + 1]
+        table.add_column(name.removeprefix("<"), justify="left" if index == 0 or text else "right", overflow="fold",
+                         footer="".join(foot), no_wrap=not text, min_width=_TEXT if text else None)  # fmt: skip
+        cells = [name, *(row[index] for row in body), *foot]
+        table.least += _TEXT if text else max(map(cell_len, cells))
+    for row in body:
         table.add_row(*row)
     return table
 
 
+def plain(value: float) -> str:
+    """`value` in four digits or more, as people write it: 0.04332, 750.2, 44,210."""
+    return f"{value:,.0f}" if abs(value) >= 1e3 else f"{value:.4g}"
+
+
 def bullets(lines: Iterable[str]) -> Iterator[RenderableType]:
     for line in lines:
-        grid = Table.grid(padding=(0, 1))
+        grid = Table.grid(Column(no_wrap=True), Column(overflow="fold"), padding=(0, 1))
         grid.add_row("  -", line)
         yield grid
 
@@ -84,9 +111,9 @@ def _title(result: Result) -> Text:
 
 def _headline(result: Result) -> Iterator[RenderableType]:
     grid = Table.grid(padding=(0, 3))
-    grid.add_column()
-    grid.add_column(justify="right")
-    grid.add_column(style="dim")
+    grid.add_column(overflow="fold")
+    grid.add_column(justify="right", overflow="fold")
+    grid.add_column(style="dim", overflow="fold")
     for row in _headline_rows(result):
         grid.add_row(*row)
     yield Padding(grid, (1, 0, 0, 0))
@@ -103,7 +130,7 @@ def _headline_rows(result: Result) -> Iterator[tuple[str, str, str]]:
         yield "throughput", si(result.output_tokens_per_s, "tokens/s"), "output tokens over total time"
     else:
         yield "throughput", si(request.batch / result.total_s, "sequences/s"), ""
-    yield "power", si(result.power_w, "W"), "mean of chip and memory"
+    yield "power", si(result.power_w, "W"), f"mean of {'all chips and their' if result.cards > 1 else 'chip and'} memory"
     counted = "output token, prefill included" if generates else "token read"
     yield "efficiency", f"{result.tokens_per_joule:.4g} tokens/J", "tokens per joule, which is tokens/s per watt"
     yield "energy per token", si(result.total_j / result.tokens, "J"), counted
@@ -205,11 +232,11 @@ def _energy(result: Result) -> Iterator[RenderableType]:
     for words, parts in (("component", result.energy_j), ("kind of operation", result.energy_by_kind_j)):
         total = sum(parts.values())
         most = sorted(parts.items(), key=lambda part: -part[1])
-        rows = [[name, f"{joule:,.4g}", percent(joule / total), si(joule / result.total_s, "W")]
+        rows = [[name, plain(joule), percent(joule / total), si(joule / result.total_s, "W")]
                 for name, joule in most if joule]  # fmt: skip
         yield heading(f"Energy by {words}")
         yield columns([words.split()[0], "J", "", "mean power"], rows,
-                      ["sum", f"{total:,.4g}", "100.0 %", si(total / result.total_s, "W")])  # fmt: skip
+                      ["sum", plain(total), "100.0 %", si(total / result.total_s, "W")])  # fmt: skip
 
 
 def _boundaries(result: Result) -> Iterator[RenderableType]:

@@ -140,7 +140,7 @@ def _second_problems(blocks: Blocks) -> list[Problem]:
         for name in _of(blocks, kind):
             there = first.setdefault("" if kind is HostSpec else member_of(name), name)
             if there != name:
-                what = "a system has one, so drop the others" if member_of(name) else "a chip has one"
+                what = "a system has one, so drop the others" if member_of(name) or member_of(there) else "a chip has one"
                 problems.append(Problem(name, f"is a second {words} beside {there}; {what}"))
     return problems
 
@@ -197,7 +197,12 @@ def _placement_problems(blocks: Blocks, placement: PlacementSpec) -> list[Proble
         if value and _misses(blocks, value, kinds):
             known = nearest(value, _of(blocks, *kinds))
             problems.append(Problem(f"placement.{key}", f"must name {words}{known}", shown(value)))
-    return problems
+    shared = [(role, unit) for role, parts in placement.shares.items() for unit in parts]
+    return problems + [
+        Problem(f"placement.shares.{role}", f"must name units{nearest(unit, _of(blocks, *_UNITS))}", shown(unit))
+        for role, unit in shared
+        if _misses(blocks, unit, _UNITS)
+    ]
 
 
 def _route_problems(blocks: Blocks, placement: PlacementSpec) -> list[Problem]:

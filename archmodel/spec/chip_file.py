@@ -31,20 +31,20 @@ NAME_RULE = "must be a name of letters, digits, _ and -, and begin with a letter
 def chip_table(path: str | Path) -> dict[str, Any]:
     """The table of a chip file, laid over the file that its `chip.extends` names, if any."""
     file = Path(path)
-    seen = [file.resolve()]
     table, base = _layer(file)
+    seen = [file.resolve()]
     while base is not None:
         if not isinstance(base, str) or not base:
             raise SpecError(str(path), [Problem("chip.extends", "must be the path of a chip file", shown(base))])
         file = file.parent / base
+        try:
+            below, next_base = _layer(file)
+        except SpecError as error:
+            raise SpecError(str(path), through("chip.extends", error)) from None
         if file.resolve() in seen:
             raise SpecError(str(path), [Problem("chip.extends", "must not lead back to a file that extends it", shown(base))])
         seen.append(file.resolve())
-        try:
-            below, base = _layer(file)
-        except SpecError as error:
-            raise SpecError(str(path), through("chip.extends", error)) from None
-        table = laid_over(below, table)
+        table, base = laid_over(below, table), next_base
     return table
 
 

@@ -205,13 +205,17 @@ def shares(doc: str, *options: str, default: Any = attrs.NOTHING) -> Any:
         for key, parts in table.items():
             if key not in options:
                 return f"{key} is unknown; {_one_of(str(key), options)}"
-            if not isinstance(parts, Mapping) or not all(isinstance(p, float | int) and 0 < p <= 1 for p in parts.values()):
+            if not isinstance(parts, Mapping) or not parts or not all(_is_share(part) for part in parts.values()):
                 return f"{key} must be a table of shares in (0, 1], for example {{gpu = 0.3, npu = 0.7}}"
             if abs(sum(parts.values()) - 1.0) > _SHARES_OFF:
                 return f"{key}: shares must add up to 1, not {sum(parts.values()):g}"
         return ""
 
     return _field(rule, default, doc)
+
+
+def _is_share(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0.0 < value <= 1.0
 
 
 def names(doc: str, *options: str, default: Any = attrs.NOTHING) -> Any:

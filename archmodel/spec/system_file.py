@@ -72,7 +72,7 @@ def _system_parts(
     for name in ("placement", "precision", "software", "power", *BOUNDARIES):
         given = table.get(name, {})
         laid = {**below.get(name, {}), **given} if isinstance(given, Mapping) else given
-        if laid or name not in OPTIONAL:
+        if name in table or name in below or name not in OPTIONAL:
             parts[name] = build(CHIP_TABLES[name], laid, name, problems)
     return parts
 

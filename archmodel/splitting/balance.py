@@ -114,9 +114,9 @@ def _tried(chip: ChipSpec, workload: WorkloadSpec, split: Compared, found: tuple
     context = workload.request.input_tokens + workload.request.output_tokens // 2
     around = {round(count * factor) for count in (now, best) for factor in (0.5, 1.0, 2.0)}
     for count in sorted(count for count in around if count >= 1):
-        members = {**chip.members, name: attrs.evolve(chip.members[name], count=count)}
         batch = max(1, round(workload.request.batch * count / now))
         try:
+            members = {**chip.members, name: attrs.evolve(chip.members[name], count=count)}
             result = _decoded(attrs.evolve(chip, members=members), workload, split, batch, context)
         except ArchmodelError:
             continue
