@@ -41,7 +41,7 @@ _CAUSES = {
 
 
 def report(study: Study, width: int, *, every: bool = False) -> Group:
-    """All tables of a study, the answer first, for a page of `width` letters: the best strategy of each kind, or `every` one."""
+    """All tables of a study, the answer first, for a page of `width` letters: the best of each kind, or `every` one."""
     parts: list[RenderableType] = [*_answer(study), *_strategies(study, width, every=every), *_ledger(study)]
     parts += [*_break_evens(study), *_balance(study.balance), *_fusion(study), *_fallbacks(study), *_notes(study)]
     return Group(*parts)

@@ -35,7 +35,7 @@ def found():
     return study(HETERO, SMALL, TERMS)
 
 
-def shown(study_, width=140):
+def shown(study_, width=140, *, every=False):
     console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(report(study_, width, every=every))
     return console.export_text()
