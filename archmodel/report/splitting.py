@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from archmodel.report.table import bullets, columns, heading, money, percent
+from archmodel.report.table import bullets, columns, heading, money, percent, plain
 from archmodel.result import Result
 from archmodel.splitting.balance import Balance
 from archmodel.splitting.breakeven import BreakEven
@@ -81,7 +81,7 @@ def _cards(study: Study) -> Iterator[str]:
     new, old = (cards(split.result) for split in (study.best, study.baseline))
     if new != old:
         both = (study.best, new), (study.baseline, old)
-        each = [f"{split.result.output_tokens_per_s / count:,.4g}" for split, count in both]
+        each = [plain(split.result.output_tokens_per_s / count) for split, count in both]
         yield f"It takes {new} cards where {study.baseline.name} takes {old}: {each[0]} tokens/s a card against {each[1]}."
 
 
@@ -145,13 +145,19 @@ def _strategy(study: Study, split: Compared, *, wide: bool, priced: bool) -> lis
         f"{split.granularity}: {split.name}",
         si(result.total_s, "s"),
         *(_latencies(result) if wide else []),
-        f"{result.output_tokens_per_s:,.4g}",
+        plain(result.output_tokens_per_s),
         f"{result.tokens_per_joule:.3g}",
         *([money(paid.usd_per_million_tokens) if paid else ""] if priced else []),
         signed_percent(found.gain),
         *([f"{100 * least:+.0f} … {100 * most:+.0f} %"] if wide else []),
-        "baseline" if split is study.baseline else str(found.answer),
+        _answer_of(study, split),
     ]
+
+
+def _answer_of(study: Study, split: Compared) -> str:
+    if split.name != study.baseline.name:
+        return str(study.verdict(split).answer)
+    return "baseline" if cards(split.result) == cards(study.baseline.result) else "baseline, other cards idle"
 
 
 def _latencies(result: Result) -> list[str]:
@@ -181,7 +187,7 @@ def _ledger(study: Study) -> Iterator[RenderableType]:
 
 
 def _ms(value_s: float) -> str:
-    return f"{1e3 * value_s + 0.0:,.1f}"
+    return f"{round(1e3 * value_s, 1) + 0.0:,.1f}"
 
 
 def _change(value_s: float) -> str:
@@ -208,7 +214,8 @@ def _called(knob: str) -> str:
 
 def _quantity(even: BreakEven, value: float) -> str:
     if even.knob in _UNITS:
-        return f"{value:,.0f} {_UNITS[even.knob]}"
+        unit = _UNITS[even.knob]
+        return f"{value:,.0f} {unit.removesuffix('s') if round(value) == 1 else unit}"
     return si(value, unit_of(even.knob))
 
 
@@ -223,6 +230,11 @@ def _span(even: BreakEven) -> str:
     return "nowhere in the range"
 
 
+def _two(value: float) -> str:
+    """Two digits: 4.5, 8,400."""
+    return plain(float(f"{value:.2g}"))
+
+
 def _balance(found: Balance | None) -> Iterator[RenderableType]:
     if found is None:
         return
@@ -230,7 +242,7 @@ def _balance(found: Balance | None) -> Iterator[RenderableType]:
     hide = "no number of micro-batches hides the transfers"
     if found.least_micro_batches is not None:
         hide = f"{found.least_micro_batches} micro-batches hide the transfers of units that are equally fast"
-    best = f"1 {f} serves {ratio:.2g} {a}" if ratio >= 1.0 else f"1 {a} keeps {1.0 / max(ratio, 1e-9):.2g} {f} busy"
+    best = f"1 {f} serves {_two(ratio)} {a}" if ratio >= 1.0 else f"1 {a} keeps {_two(1.0 / max(ratio, 1e-9))} {f} busy"
     parts = f"{found.micro_batches} micro-batch{'es' if found.micro_batches > 1 else ''}"
     yield heading(f"Balance of attention on {a} and FFN on {f}, in a decode step")
     yield from bullets([
@@ -240,7 +252,7 @@ def _balance(found: Balance | None) -> Iterator[RenderableType]:
     ])  # fmt: skip
     if found.tried:
         rows = [[f"{n.attention_cards:,}", f"{n.ffn_cards:,}", f"{n.batch:,}", si(n.decode_s, "s"),
-                 f"{n.tokens_per_s_per_card:,.4g}"] for n in found.tried]  # fmt: skip
+                 plain(n.tokens_per_s_per_card)] for n in found.tried]  # fmt: skip
         yield columns([f"cards of {a}", f"of {f}", "sequences", "decode step", "tokens/s a card"], rows)
 
 
@@ -263,7 +275,7 @@ def _fallbacks(study: Study) -> Iterator[RenderableType]:
             continue
         result = fallback.result
         share = percent(study.best.result.total_s / result.total_s)
-        rows.append([fallback.lost, _ready(fallback.ready_s), si(result.total_s, "s"), f"{result.output_tokens_per_s:,.4g}",
+        rows.append([fallback.lost, _ready(fallback.ready_s), si(result.total_s, "s"), plain(result.output_tokens_per_s),
                      share, f"{result.plan.name}, {_reloaded(fallback)}"])  # fmt: skip
     yield heading("When the best split loses a unit")
     yield columns(["lost", "serves again after", "total", "tokens/s", "of the split", "<how"], rows)

@@ -10,7 +10,8 @@ import attrs
 from archmodel.plan import Plan
 from archmodel.result import Result
 from archmodel.soc import Soc
-from archmodel.spec.chip import Block, ChipSpec, LinkSpec
+from archmodel.spec.check import routes
+from archmodel.spec.chip import Block, ChipSpec, HostSpec, LinkSpec, Unit
 from archmodel.spec.system import member_of
 from archmodel.spec.workload import ROLES, PlacementSpec
 
@@ -18,10 +19,20 @@ _TIERS = ("weights", "kv_cache", "spill")
 
 
 def without(chip: ChipSpec, unit: str) -> ChipSpec:
-    """The chip with one unit gone, its roles given to the first unit that can, its memory left only to those that share it."""
-    rest = _cut(chip, {unit})
-    placement = freed(chip.placement, {unit} | lost_tiers(chip, unit))
-    return attrs.evolve(rest, placement=placement)
+    """The chip with one unit gone, and those that were reached through it alone. Their roles go to the first unit that can,
+    the memory of the one that failed is left only to those that share it."""
+    gone = {unit} | _stranded(_cut(chip, {unit}))
+    placement = freed(chip.placement, gone.union(*(lost_tiers(chip, name) for name in gone)))
+    return attrs.evolve(_cut(chip, gone), placement=placement)
+
+
+def _stranded(chip: ChipSpec) -> set[str]:
+    """Units to which no link leads from the host, or without one from the first unit; none where that leaves no other."""
+    joins = {name: block.joins for name, block in chip.blocks.items() if isinstance(block, LinkSpec)}
+    found = list(chip.of_kind(Unit))  # type: ignore[arg-type]
+    reached = routes(joins, next(iter([*chip.of_kind(HostSpec), *found]), ""))
+    left = set(found) & set(reached)
+    return set(found) - left if left else set()
 
 
 def lost_tiers(chip: ChipSpec, unit: str) -> set[str]:

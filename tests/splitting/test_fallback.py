@@ -9,10 +9,11 @@ from scenes import HETERO, ROOT, two_gpus
 from archmodel.components import link
 from archmodel.evaluate import evaluate
 from archmodel.plan import uniform_plan
+from archmodel.soc import Soc
 from archmodel.spec.shape import ShapeSpec, expand
 from archmodel.spec.toml import load_chip, load_workload
 from archmodel.spec.workload import RequestSpec, WorkloadSpec
-from archmodel.splitting.fallback import Fallbacks
+from archmodel.splitting.fallback import Fallbacks, best_alone
 from archmodel.splitting.rest import without
 from archmodel.splitting.strategies import ground_of, module
 
@@ -103,3 +104,10 @@ def test_every_shipped_system_has_a_fallback_for_each_unit(file):
         else:
             assert fallback.result.total_s > 0.0
             assert fallback.ready_s >= 0.0
+
+
+def test_what_was_reached_through_the_lost_unit_alone_is_lost_with_it():
+    """The cells of a card hang on its vector unit: without that, the GPU card serves alone."""
+    left = without(load_chip(ROOT / "chips/systems/gpu_cim.toml"), "cim_card.vector")
+    assert list(Soc(left).units) == ["gpu_card.gpu"]
+    assert best_alone(left, TINY).total_s > 0.0

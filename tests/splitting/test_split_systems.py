@@ -84,3 +84,10 @@ def test_a_system_without_a_member_is_the_chip_of_the_other():
     assert list(rest.members) == ["gpu_card"]
     assert not any(name.startswith("npu_card.") for name in rest.blocks)
     assert rest.placement.feed_forward == ""
+
+
+def test_a_ratio_of_more_cards_than_there_can_be_is_not_tried():
+    """One FFN unit of cells keeps up with thousands of attention cards."""
+    found = study(load_chip(SYSTEMS / "gpu_cim.toml"), load_workload(WORKLOADS / "llama3_8b.toml"), Terms()).balance
+    assert found.units_per_ffn * 4 > 2**15
+    assert max(tried.attention_cards for tried in found.tried) <= 2**16
