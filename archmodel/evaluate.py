@@ -8,22 +8,22 @@ import attrs
 import numpy as np
 
 from archmodel.costs import Floats
-from archmodel.errors import MappingError
+from archmodel.errors import MappingError, SpecError
 from archmodel.kernels.timeline import CONVERSION, DISPATCH, HOST, MEMORY, OVERHEAD, SYNCHRONISATION, TRANSFER
 from archmodel.layers import entry_template, exit_template, layer_template
 from archmodel.operations import Ints
 from archmodel.parallel import divided
-from archmodel.partition import Piece, place, place_entry, place_exit
+from archmodel.partition import Chain, Piece, place, place_entry, place_exit
+from archmodel.plan import Part, Plan, check_plan, uniform_plan
 from archmodel.residency import plan_residency
 from archmodel.result import Result, StepResult, row_energy_j
 from archmodel.schedule import Table, run, tabulate
 from archmodel.soc import Soc
-from archmodel.spec.check import merged_placement
+from archmodel.spec.check import chip_problems, merged_placement
 from archmodel.spec.chip import ChipSpec
-from archmodel.spec.workload import PrecisionSpec, WorkloadSpec
+from archmodel.spec.workload import PlacementSpec, PrecisionSpec, WorkloadSpec
 from archmodel.steps import Group, Sample, Step, decode_samples, first_step
 from archmodel.template import Setting
-from archmodel.units import element_bytes
 
 _SEGMENTS = {
     MEMORY: "memory",
@@ -36,26 +36,26 @@ _SEGMENTS = {
 }
 
 
-def evaluate(chip: ChipSpec, workload: WorkloadSpec, *, every_token: bool = False) -> Result:
-    """Run a workload on a chip. `every_token` simulates each decode step instead of integrating over samples.
+def evaluate(chip: ChipSpec, workload: WorkloadSpec, *, plan: Plan | None = None, every_token: bool = False) -> Result:
+    """Run a workload on a chip, placed by `plan`, or alike in every layer by the placement of chip and workload.
 
-    Pure: the same specs give the same result to the bit. Raises MappingError where the workload cannot run.
+    `every_token` simulates each decode step instead of integrating over samples. Pure: the same specs give the same
+    result to the bit. Raises MappingError where the workload cannot run.
     """
-    return evaluate_steps(chip, workload, [Sample(first_step(workload), 1.0, 0.0), *decode_samples(workload, every_token)])
+    samples = [Sample(first_step(workload), 1.0, 0.0), *decode_samples(workload, every_token)]
+    return evaluate_steps(chip, workload, samples, plan)
 
 
-def evaluate_steps(chip: ChipSpec, workload: WorkloadSpec, samples: Sequence[Sample]) -> Result:
+def evaluate_steps(chip: ChipSpec, workload: WorkloadSpec, samples: Sequence[Sample], plan: Plan | None = None) -> Result:
     """As `evaluate`, of the given steps; the workload's request says what the memory must hold."""
     chip = merged_placement(chip, workload.placement)
     workload = _one_of_group(chip, workload)
     precision = workload.precision or chip.precision or PrecisionSpec()
     soc = Soc(chip)
-    planned = [_chains(soc, workload, precision, sample.step) for sample in samples]
+    plan = _checked(chip, workload, plan)
+    planned = [_chains(soc, workload, precision, sample.step, plan) for sample in samples]
     pieces = [piece for chains in planned for piece in _distinct(chains)]
-    stream = workload.model.hidden * element_bytes(precision.activations)
-    living = [(piece, stream * sample.step.tokens) for sample, chains in zip(samples, planned, strict=True)
-              for piece in _distinct(chains)]  # fmt: skip
-    residency = plan_residency(soc, workload, precision, living)
+    residency = plan_residency(soc, workload, precision, plan, planned)
     table, index = tabulate(soc, residency, pieces)
     at = {id(piece): rows for piece, rows in zip(pieces, index, strict=True)}
     energy = row_energy_j(soc, table)
@@ -65,7 +65,19 @@ def evaluate_steps(chip: ChipSpec, workload: WorkloadSpec, samples: Sequence[Sam
     )
     error = _integration_error(samples, steps)
     widened = tuple(dict.fromkeys(change for piece in pieces for change in piece.widened))
-    return Result(chip, workload, precision, soc, table, steps, residency, error, widened)
+    return Result(chip, workload, precision, plan, soc, table, steps, residency, error, widened)
+
+
+def _checked(chip: ChipSpec, workload: WorkloadSpec, plan: Plan | None) -> Plan:
+    """The plan, or the one that places all alike; checked against model, batch and blocks."""
+    model, batch = workload.model, workload.request.batch
+    if plan is None:
+        return uniform_plan(model, batch, chip.placement)
+    check_plan(plan, model, batch)
+    for placement in plan.distinct():
+        if problems := chip_problems(chip.blocks, placement):
+            raise SpecError(f"plan {plan.name}", problems)
+    return plan
 
 
 def _one_of_group(chip: ChipSpec, workload: WorkloadSpec) -> WorkloadSpec:
@@ -76,55 +88,75 @@ def _one_of_group(chip: ChipSpec, workload: WorkloadSpec) -> WorkloadSpec:
     return attrs.evolve(workload, model=divided(workload.model, chips))
 
 
-Chain = list[tuple[Piece, int]]
-
-
 def _distinct(chains: list[Chain]) -> list[Piece]:
     return list({id(piece): piece for chain in chains for piece, _ in chain}.values())
 
 
-def _chains(soc: Soc, workload: WorkloadSpec, precision: PrecisionSpec, step: Step) -> list[Chain]:
-    """Placed pieces in order, one chain per micro-batch; micro-batches of the same size share their pieces."""
-    made: dict[tuple[Group, ...], Chain] = {}
-    chains = []
-    for groups in _micro_batches(step, soc.chip.placement.micro_batches):
-        if groups not in made:
-            made[groups] = _chain(soc, Setting(workload.model, precision, soc.chip.placement, step, groups))
-        chains.append(made[groups])
+def _chains(soc: Soc, workload: WorkloadSpec, precision: PrecisionSpec, step: Step, plan: Plan) -> list[Chain]:
+    """Placed pieces in order, one chain per micro-batch of each part; alike micro-batches share their pieces."""
+    chains: list[Chain] = []
+    for part, groups in zip(plan.parts, _parts(step, plan), strict=True):
+        made: dict[tuple[Group, ...], Chain] = {}
+        for few in _micro_batches(groups, part.placements[0].micro_batches):
+            if few not in made:
+                made[few] = _chain(soc, Setting(workload.model, precision, part.placements[0], step, few), part)
+            chains.append(made[few])
     return chains
 
 
-def _micro_batches(step: Step, parts: int) -> list[tuple[Group, ...]]:
-    sequences = step.sequences
-    parts = min(parts, sequences)
-    if parts == 1 or len(step.groups) > 1:
+def _parts(step: Step, plan: Plan) -> list[tuple[Group, ...]]:
+    """Groups of each part of the plan; a batch of several groups is not divided."""
+    if len(plan.parts) == 1:
         return [step.groups]
-    only = step.groups[0]
-    sizes = [sequences // parts + (i < sequences % parts) for i in range(parts)]
+    only, *more = step.groups
+    if more:
+        raise MappingError(f"plan {plan.name}: a step of several groups of sequences cannot be divided into parts")
+    return [(attrs.evolve(only, sequences=part.sequences),) for part in plan.parts]
+
+
+def _micro_batches(groups: tuple[Group, ...], parts: int) -> list[tuple[Group, ...]]:
+    only = groups[0]
+    parts = min(parts, only.sequences)
+    if parts == 1 or len(groups) > 1:
+        return [groups]
+    sizes = [only.sequences // parts + (i < only.sequences % parts) for i in range(parts)]
     return [(attrs.evolve(only, sequences=size),) for size in sizes]
 
 
-def _chain(soc: Soc, setting: Setting) -> Chain:
+def _chain(soc: Soc, setting: Setting, part: Part) -> Chain:
     model = setting.model
     encoded = setting.step.encode_tokens
     looked_up = tuple(attrs.evolve(group, new_tokens=group.new_tokens + encoded) for group in setting.groups)
     entering = attrs.evolve(setting, groups=looked_up)
     chain: Chain = [(place_entry(soc, entering, entry_template(entering)), -1)]
+    before = len(model.encoder_order)
     if encoded:
         groups = tuple(Group(group.sequences, encoded, 0) for group in setting.groups)
-        chain += _layers(soc, attrs.evolve(setting, groups=groups), model.encoder_order, "encoder")
-    chain += _layers(soc, setting, model.order, "layer")
-    chain.append((place_exit(soc, setting, exit_template(setting)), len(model.encoder_order) + len(model.order)))
+        encoding = attrs.evolve(setting, groups=groups)
+        chain += _layers(soc, encoding, model.encoder_order, part.placements[:before], chain[-1][0], encoder=True)
+    chain += _layers(soc, setting, model.order, part.placements[before:], chain[-1][0], encoder=False)
+    leaving = attrs.evolve(setting, placement=part.placements[-1])
+    last = place_exit(soc, leaving, exit_template(leaving), chain[-1][0].leaves)
+    chain.append((last, before + len(model.order)))
     return chain
 
 
-def _layers(soc: Soc, setting: Setting, order: tuple[int, ...], name: str) -> Chain:
-    kinds = setting.model.kinds
-    pieces = {
-        kind: place(soc, setting, layer_template(kinds[kind], setting, f"{name}_{kind}", encoder=name == "encoder"))
-        for kind in dict.fromkeys(order)
-    }
-    return [(pieces[kind], number) for number, kind in enumerate(order)]
+def _layers(
+    soc: Soc, setting: Setting, order: tuple[int, ...], placements: tuple[PlacementSpec, ...], before: Piece, *, encoder: bool
+) -> Chain:  # fmt: skip
+    """Pieces of the layers; layers of the same kind and placement, entered from the same unit, share one."""
+    made: dict[tuple[int, int, str], Piece] = {}
+    chain: Chain = []
+    name = "encoder" if encoder else "layer"
+    for number, (kind, placement) in enumerate(zip(order, placements, strict=True)):
+        key = (kind, id(placement), before.leaves)
+        if key not in made:
+            here = attrs.evolve(setting, placement=placement)
+            template = layer_template(setting.model.kinds[kind], here, f"{name}_{kind}", encoder=encoder)
+            made[key] = place(soc, here, template, before.leaves)
+        before = made[key]
+        chain.append((before, number))
+    return chain
 
 
 def _step_result(

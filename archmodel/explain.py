@@ -216,7 +216,7 @@ def _speed(result: Result, unit: str, row: int) -> Iterator[Formula]:
     """Time at the matrix peak and at the bandwidth of the memory, which no model can beat, and the share of the peak."""
     rows, costs, soc = result.table.rows, result.table.costs, result.soc
     kind = int(rows.kind[row])
-    tiers = {Kind.MATMUL: result.residency.weights_tier, Kind.ATTENTION: result.residency.kv_tier}
+    tiers = {Kind.MATMUL: soc.home(unit, "weights"), Kind.ATTENTION: soc.home(unit, "kv_cache")}
     tier = tiers.get(Kind(kind), soc.units[unit].memory)
     byte, speed = float(costs.memory_byte[row]), soc.path_byte_per_s(unit, tier)
     yield _formula("memory traffic", byte, "B", "weights + KV cache + activations",

@@ -117,7 +117,7 @@ def _recurrent(b: Builder, layer: LayerSpec, after: int) -> int:
     node = after
     for matrix in before:
         node = b.matmul(matrix, "projection", node, tokens, s.precision.attention)
-    sequences = sum(group.sequences for group in s.groups)
+    sequences = s.sequences
     work = scan_work(layer.mixer)
     node = b.add(
         "scan", Kind.SCAN, "attention", "scan", (node,), compute_format=FORMATS.index("fp32"),
@@ -134,7 +134,7 @@ def _cross_attention(b: Builder, mixer: AttentionSpec, after: int) -> int:
     s, tokens, hidden, compute = b.setting, b.setting.tokens, b.setting.model.hidden, b.setting.precision.attention
     query, key_value, out = cross_attention_matrices(mixer, hidden)
     node = b.matmul(query, "projection", after, tokens, compute)
-    sequences = sum(group.sequences for group in s.groups)
+    sequences = s.sequences
     if s.step.encode_tokens:
         node = b.matmul(key_value, "projection", node, sequences * s.step.encode_tokens, compute)
     node = b.add(
@@ -212,7 +212,7 @@ def exit_template(setting: Setting) -> Template:
     """Final norm, output head on the LAST token of each sequence only, and sampling."""
     b = Builder(setting)
     model, precision = setting.model, setting.precision
-    sequences = sum(group.sequences for group in setting.groups)
+    sequences = setting.sequences
     rows = setting.tokens if model.family == "encoder" and model.head else sequences
     node = b.vector("final_norm", "vector", "norm", (STREAM,), rows * model.hidden, FLOP["norm"])
     width = (model.vocabulary if model.head else 0) + model.classes

@@ -19,6 +19,7 @@ from archmodel.kernels.timeline import (
     CLASS_TRANSFER,
 )
 from archmodel.operations import Kind
+from archmodel.sharing import SharedRun, part_of, shared_run
 from archmodel.soc import Soc
 from archmodel.spec.chip import CAPABILITIES
 from archmodel.spec.workload import ROLES
@@ -42,20 +43,28 @@ class Piece:
     name: str
     records: tuple[dict[str, Any], ...]
     exit: int  # record whose end passes the residual stream on
+    leaves: str  # unit on which it then lies
+    stream_byte: float  # bytes of that stream
     widened: tuple[tuple[str, str, str, str], ...] = ()  # operation, unit, format asked for, format computed in
+
+
+#: pieces in the order in which a micro-batch passes them, each with its layer
+Chain = list[tuple[Piece, int]]
 
 
 class _Placer:
     """Places one template; keeps what already crossed to a unit, so that nothing is sent twice."""
 
-    def __init__(self, soc: Soc, setting: Setting, template: Template) -> None:
-        self.soc, self.setting, self.template = soc, setting, template
+    def __init__(self, soc: Soc, setting: Setting, template: Template, enters: str = "") -> None:
+        self.soc, self.setting, self.template, self.placement = soc, setting, template, setting.placement
         self.records: list[dict[str, Any]] = []
         self.at: dict[int, int] = {}  # template index -> index of the record that yields its result
+        self.made = dict(enumerate(template.records))  # template index -> its record, or one unit's share of it
         self.crossed: dict[tuple[int, str, float], int] = {}
         self.widened: list[tuple[str, str, str, str]] = []
         self.stream = STREAM  # record that yields what enters the template, where the piece itself makes it
-        self.stream_owner = soc.owner("vector", "norm")
+        self.stream_owner = soc.owner("vector", "norm", self.placement)
+        self.enters = enters or self.stream_owner  # unit on which it lies before
 
     def add(
         self, name: str, owner: str, event_class: int, after: tuple[int, ...], lies: str = "", **columns: Any
@@ -67,24 +76,65 @@ class _Placer:
         return len(self.records) - 1
 
     def lies(self, node: int) -> str:
-        return self.stream_owner if node == STREAM else str(self.records[node]["lies"])
+        return self.enters if node == STREAM else str(self.records[node]["lies"])
 
     def place(self) -> Piece:
-        for index, record in enumerate(self.template.records):
-            if record["kind"] == Kind.COLLECTIVE:
-                self.at[index] = self._collective(record)
-                continue
-            capability = CAPABILITIES[record["capability"]]
-            owner = self.soc.owner(ROLES[record["role"]], capability)
-            if self.soc.host and owner == self.soc.host[0]:
-                self.at[index] = self._host_embedding(record)
-            elif record["kind"] == Kind.MATMUL:
-                self.at[index] = self._matmul(record, owner)
+        if self.stream == STREAM:
+            self.stream = self.cross(STREAM, self.stream_owner, self._result_byte(STREAM))
+        index = 0
+        while index < len(self.template.records):
+            run = shared_run(self.template.records, index, self.placement, self.setting.sequences)
+            if run is None:
+                self.at[index] = self._place(index)
+                index += 1
             else:
-                after = tuple(self._bring(i, owner) for i in record["after"])
-                self.at[index] = self._unit(record, owner, after)
+                self.at[run.end - 1] = self._shared(run)
+                index = run.end
         last = self._to_stream(self.at[len(self.template.records) - 1])
-        return Piece(self.template.name, tuple(self.records), last, tuple(self.widened))
+        return Piece(self.template.name, tuple(self.records), last, self.lies(last), self._result_byte(STREAM),
+                     tuple(self.widened))  # fmt: skip
+
+    def _place(self, index: int, taken: float = 1.0) -> int:
+        """Record that yields the result of the template's operation `index`, which takes the share `taken` of its inputs."""
+        record = self.made[index]
+        if record["kind"] == Kind.COLLECTIVE:
+            return self._collective(record)
+        owner = self.soc.owner(ROLES[record["role"]], CAPABILITIES[record["capability"]], self.placement)
+        if self.soc.host and owner == self.soc.host[0]:
+            return self._host_embedding(record)
+        if record["kind"] == Kind.MATMUL:
+            return self._matmul(record, owner, taken)
+        return self._unit(record, owner, tuple(self._bring(i, owner, taken=taken) for i in record["after"]))
+
+    def _shared(self, run: SharedRun) -> int:
+        """Each unit's share of a run, and the record that joins their results on the unit of the residual stream."""
+        whole, placed, inner = dict(self.made), self.placement, range(run.start, run.end)
+        roles = {ROLES[whole[index]["role"]] for index in inner}
+        results = []
+        for unit, fraction in run.fractions.items():
+            alone: dict[str, Any] = dict.fromkeys(roles, unit)
+            self.placement = attrs.evolve(placed, shares={}, **alone)
+            self.made.update(zip(inner, part_of(run, self.template.records, fraction), strict=True))
+            for index in inner:
+                outside = index == run.start and not run.whole_input
+                self.at[index] = self._place(index, fraction if outside else 1.0)
+            result = self.cross(self.at[run.end - 1], self.stream_owner, self._result_byte(run.end - 1))
+            results.append(result)
+            self.crossed = {key: node for key, node in self.crossed.items() if key[0] not in inner}
+        self.made, self.placement = whole, placed
+        if len(results) == 1:
+            return results[0]
+        return self._join(tuple(results), self._result_byte(run.end - 1) / self.setting.activation_byte, run.summed)
+
+    def _join(self, results: tuple[int, ...], elements: float, summed: bool) -> int:
+        """Results of several units as one: added up, or, where each is a part of the whole, only waited for."""
+        if summed:
+            a = self.setting.activation_byte
+            return self._vector("partial_sum", "residual", self.stream_owner, results, elements, len(results) - 1.0,
+                                a * len(results), a)  # fmt: skip
+        node = self._vector("gather", "residual", self.stream_owner, results, 0.0, 0.0, 0.0, 0.0)
+        self.records[node]["fused"] = 1.0
+        return node
 
     def _unit(self, record: dict[str, Any], owner: str, after: tuple[int, ...]) -> int:
         before = next((i for i in after if i != STREAM), STREAM)
@@ -94,14 +144,14 @@ class _Placer:
         values = {key: value for key, value in record.items() if key not in ("name", "after")}
         return self.add(record["name"], owner, CLASS_COMPUTE, after, **values, fused=float(fused))
 
-    def _matmul(self, record: dict[str, Any], owner: str) -> int:
+    def _matmul(self, record: dict[str, Any], owner: str, taken: float) -> int:
         """A matmul with its operands in the format that the owner computes in, quantised before they travel."""
         wanted = FORMATS[record["compute_format"]]
         compute = self.soc.compute_format(owner, wanted, record["name"])
         if compute != wanted:
             self.widened.append((record["name"], owner, wanted, compute))
         narrow = element_bytes(compute) < self.setting.activation_byte
-        after = tuple(self._bring(i, owner, compute if narrow else "") for i in record["after"])
+        after = tuple(self._bring(i, owner, compute if narrow else "", taken) for i in record["after"])
         changed: dict[str, float] = {"compute_format": FORMATS.index(compute)}
         if narrow:
             changed["input_byte"] = element_bytes(compute)
@@ -116,7 +166,8 @@ class _Placer:
         self, name: str, capability: str, owner: str, after: tuple[int, ...], elements: float, flop: float, reads: float,
         writes: float,
     ) -> int:  # fmt: skip
-        unit = owner if capability in self.soc.units[owner].capabilities else self.soc.owner("vector", capability)
+        able = capability in self.soc.units[owner].capabilities
+        unit = owner if able else self.soc.owner("vector", capability, self.placement)
         record = {
             "name": name, "kind": Kind.VECTOR, "role": ROLES.index("vector"), "capability": CAPABILITIES.index(capability),
             "compute_format": FORMATS.index("fp32"), "flop": elements * flop, "read_byte": elements * reads,
@@ -124,15 +175,18 @@ class _Placer:
         }  # fmt: skip
         return self._unit(record, unit, after)
 
-    def _bring(self, index: int, owner: str, quantised: str = "") -> int:
-        """Record after which the result of template index `index` is on `owner`, in the wanted format and layout."""
+    def _bring(self, index: int, owner: str, quantised: str = "", taken: float = 1.0) -> int:
+        """Record after which the result of template index `index` is on `owner`, in the wanted format and layout.
+
+        `taken` is the part of it that the owner needs.
+        """
         a = self.setting.activation_byte
-        key = (index, owner, element_bytes(quantised) if quantised else a)
+        key = (index, owner, taken * (element_bytes(quantised) if quantised else a))
         if key in self.crossed:
             return self.crossed[key]
         node = self.stream if index == STREAM else self.at[index]
         source = self.lies(node)
-        byte = self._result_byte(index)
+        byte = self._result_byte(index) * taken
         if quantised:
             ratio = element_bytes(quantised) / a
             able = source if "quantise" in getattr(self.soc.units.get(source), "capabilities", ()) else owner
@@ -212,7 +266,7 @@ class _Placer:
         a = self.setting.activation_byte
         if index == STREAM:
             return self.setting.tokens * self.setting.model.hidden * a
-        record = self.template.records[index]
+        record = self.made[index]
         if record["kind"] == Kind.MATMUL:
             return float(record["m"] * record["n"] * record.get("count", 1.0) * a)
         if record["kind"] == Kind.ATTENTION:
@@ -220,16 +274,19 @@ class _Placer:
         return float(record["write_byte"])
 
 
-def place(soc: Soc, setting: Setting, template: Template) -> Piece:
-    """Place one template on a chip. Raises MappingError where no unit can run an operation."""
-    return _Placer(soc, setting, template).place()
+def place(soc: Soc, setting: Setting, template: Template, enters: str = "") -> Piece:
+    """Place one template on a chip, whose residual stream `enters` from a unit (its own, unless said).
+
+    Raises MappingError where no unit can run an operation.
+    """
+    return _Placer(soc, setting, template, enters).place()
 
 
 def place_entry(soc: Soc, setting: Setting, template: Template) -> Piece:
     """The entry: tokenised and embedded on the host, or looked up on a unit from token ids that the host sends."""
     placer = _Placer(soc, setting, template)
     host = soc.host
-    software, sequences = soc.chip.software, sum(group.sequences for group in setting.groups)
+    software, sequences = soc.chip.software, setting.sequences
     if host and (software_us := software.step_us + sequences * software.sequence_us) > 0.0:
         lies = placer.stream_owner
         placer.stream = placer.add("schedule", host[0], CLASS_HOST, (STREAM,), lies, duration_s=software_us * 1e-6)
@@ -246,15 +303,15 @@ def _looks_up_elsewhere(soc: Soc, setting: Setting) -> bool:
     return soc.host is None or setting.placement.embedding != soc.host[0] or not setting.model.vocabulary
 
 
-def place_exit(soc: Soc, setting: Setting, template: Template) -> Piece:
+def place_exit(soc: Soc, setting: Setting, template: Template, enters: str = "") -> Piece:
     """The exit: results are collected over the network by the control core, which hands them to the host."""
-    placer = _Placer(soc, setting, template)
+    placer = _Placer(soc, setting, template, enters)
     piece = placer.place()
     if not soc.host:
         return piece
     node = piece.exit
     source = placer.lies(node)
-    sequences = sum(group.sequences for group in setting.groups)
+    sequences = setting.sequences
     byte = sequences * _TOKEN_ID_BYTE
     if setting.model.family == "encoder":
         byte = sequences * setting.model.hidden * setting.activation_byte

@@ -1,63 +1,55 @@
-"""What lies where: weights, KV cache, state, activations and workspace in every tier, with lifetimes and spilling."""
+"""What lies where: weights, KV cache, state and activations in every tier, with lifetimes and spilling."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any
 
 import attrs
 
-from archmodel import sizes
 from archmodel.components import memory
 from archmodel.errors import MappingError
 from archmodel.operations import Kind
-from archmodel.partition import Piece
-from archmodel.soc import Soc, default_tier
+from archmodel.partition import Chain, Piece
+from archmodel.plan import Plan
+from archmodel.residents import Buffer, merged, resident_caches, resident_weights
+from archmodel.soc import Soc
 from archmodel.spec.workload import PrecisionSpec, WorkloadSpec
 from archmodel.template import STREAM
 
 
-@attrs.frozen
-class Buffer:
-    """Bytes of one kind in one tier, alive from step `first_step` to `last_step` (-1: throughout)."""
-
-    what: str
-    tier: str
-    byte: float
-    first_step: int = 0
-    last_step: int = -1
-
-
 @attrs.frozen(eq=False)
 class Residency:
-    """All buffers of a run. `spilled_fraction` is the share of the weights that lies in the spill tier."""
+    """All buffers of a run. `spilled` is the share of a tier's weights that lies in the spill tier instead."""
 
     buffers: tuple[Buffer, ...]
     capacity_byte: dict[str, float]
-    weights_tier: str
-    kv_tier: str
     spill_tier: str
-    spilled_fraction: float
+    spilled: dict[str, float]
 
     def used_byte(self, tier: str) -> float:
         return sum(buffer.byte for buffer in self.buffers if buffer.tier == tier)
 
 
-def live_byte(piece: Piece, stream_byte: float) -> float:
-    """Largest sum [B] of results alive at once in a piece, the residual stream included (interval sweep)."""
+def live_byte(piece: Piece) -> dict[str, float]:
+    """Largest sum [B] of results alive at once in a piece, residual stream included, by the unit where they lie.
+
+    An interval sweep in program order: a result lives from the record that yields it to the last that takes it.
+    """
     last_use: dict[int, int] = {}
     for index, record in enumerate(piece.records):
         for before in record["after"]:
             if before != STREAM:
                 last_use[before] = index
-    change = [0.0] * (len(piece.records) + 1)
+    change: dict[str, list[float]] = {}
     for index, record in enumerate(piece.records):
+        steps = change.setdefault(str(record["lies"]), [0.0] * (len(piece.records) + 1))
         byte = _result_byte(record)
-        change[index] += byte
-        change[last_use.get(index, index) + 1] -= byte
-    peak = max(accumulate(change), default=0.0)
-    return peak + stream_byte
+        steps[index] += byte
+        steps[last_use.get(index, index) + 1] -= byte
+    peak = {unit: max(accumulate(steps)) for unit, steps in change.items()}
+    return {**peak, piece.leaves: peak.get(piece.leaves, 0.0) + piece.stream_byte}
 
 
 def _result_byte(record: dict[str, Any]) -> float:
@@ -72,69 +64,51 @@ def _result_byte(record: dict[str, Any]) -> float:
 
 
 def plan_residency(
-    soc: Soc, workload: WorkloadSpec, precision: PrecisionSpec, pieces: Iterable[tuple[Piece, float]]
+    soc: Soc, workload: WorkloadSpec, precision: PrecisionSpec, plan: Plan, steps: Iterable[Sequence[Chain]]
 ) -> Residency:
-    """Buffers of a run. `pieces` come with the bytes of the residual stream of their step.
+    """Buffers of a run. `steps` holds, for each step, the chains of pieces that run side by side in it.
 
     Raises MappingError, with the arithmetic, where a tier overflows and the placement names no tier to spill to.
     """
-    weights_tier, kv_tier = default_tier(soc, "weights"), default_tier(soc, "kv_cache")
     capacity = {name: memory.capacity_byte(tier) for name, tier in soc.tiers.items()}
     buffers = [
-        Buffer("weights", weights_tier, _weights_byte(soc, workload, precision)),
-        *_cache_buffers(soc, workload, precision, kv_tier),
+        *resident_weights(soc, workload.model, precision, plan),
+        *resident_caches(soc, workload, precision, plan),
+        *_activation_buffers(soc, steps, capacity),
     ]
-    activations = max((live_byte(piece, stream) for piece, stream in pieces), default=0.0)
-    buffers += _activation_buffers(soc, activations, capacity)
-    return _fitted(soc, tuple(b for b in buffers if b.byte > 0.0), capacity, weights_tier, kv_tier)
+    return _fitted(soc, tuple(b for b in buffers if b.byte > 0.0), capacity)
 
 
-def _weights_byte(soc: Soc, workload: WorkloadSpec, precision: PrecisionSpec) -> float:
-    """Weights on the chip; an embedding table that the host looks up stays on the host."""
-    total = sizes.weight_bytes(workload.model, precision)
-    model = workload.model
-    on_host = soc.host is not None and soc.chip.placement.embedding == soc.host[0]
-    if on_host and not model.tied_embedding:
-        total -= sizes.element_bytes_exact(model.vocabulary * model.hidden, precision.embedding or precision.weights)
-    return float(total)
+def _activation_buffers(soc: Soc, steps: Iterable[Sequence[Chain]], capacity: dict[str, float]) -> list[Buffer]:
+    """Activations stay in the SRAM of the unit on which they lie as far as its share reaches."""
+    peak: dict[str, float] = {}
+    for chains in steps:
+        live: dict[str, float] = {}
+        for chain in chains:
+            found = [live_byte(piece) for piece in {id(piece): piece for piece, _ in chain}.values()]
+            for name in {name for piece in found for name in piece}:
+                live[name] = live.get(name, 0.0) + max(piece.get(name, 0.0) for piece in found)
+        peak = {name: max(peak.get(name, 0.0), live.get(name, 0.0)) for name in (*peak, *live)}
+    out = []
+    for name, unit in soc.units.items():
+        byte = peak.get(name, 0.0)
+        tier = unit.buffer if byte <= capacity[unit.buffer] * unit.buffer_share else unit.memory
+        out.append(Buffer("activations", tier, byte, 0, 0))
+    return merged(out)
 
 
-def _cache_buffers(soc: Soc, workload: WorkloadSpec, precision: PrecisionSpec, tier: str) -> list[Buffer]:
-    model, request = workload.model, workload.request
-    decoded = request.output_tokens + (request.input_tokens if model.family == "decoder" else 0)
-    kv = sizes.kv_cache_bytes(model, precision.kv_cache, decoded, request.batch, soc.chip.placement.window_policy)
-    state = sizes.state_bytes_per_sequence(model, precision.state) * request.batch
-    cross = sizes.cross_attention_bytes(model, precision.kv_cache, request.encoder_tokens or request.input_tokens)
-    return [
-        Buffer("KV cache", tier, float(kv)),
-        Buffer("recurrent state", tier, float(state)),
-        Buffer("cross-attention cache", tier, float(cross * request.batch)),
-    ]
-
-
-def _activation_buffers(soc: Soc, byte: float, capacity: dict[str, float]) -> list[Buffer]:
-    """Activations stay in the SRAM of the unit that keeps the residual stream as far as its share reaches."""
-    unit = soc.units[soc.owner("vector", "norm")]
-    share = capacity[unit.buffer] * unit.buffer_share
-    on_chip = byte if byte <= share else 0.0
-    return [
-        Buffer("activations", unit.buffer, on_chip, 0, 0),
-        Buffer("activations", unit.memory, byte - on_chip, 0, 0),
-    ]
-
-
-def _fitted(soc: Soc, buffers: tuple[Buffer, ...], capacity: dict[str, float], weights_tier: str, kv_tier: str) -> Residency:
-    """The residency with the overflow of the weights' tier spilled, if that is allowed and enough."""
+def _fitted(soc: Soc, buffers: tuple[Buffer, ...], capacity: dict[str, float]) -> Residency:
+    """The residency with the overflow of weights spilled, if that is allowed and enough."""
     spill = soc.chip.placement.spill
-    over = sum(b.byte for b in buffers if b.tier == weights_tier) - capacity[weights_tier]
-    weights = sum(b.byte for b in buffers if b.what == "weights")
-    fraction = 0.0
-    if over > 0.0 and spill and spill != weights_tier and weights > 0.0:
-        moved = min(over, weights)
-        fraction = moved / weights
-        buffers = (*(attrs.evolve(b, byte=b.byte - moved) if b.what == "weights" else b for b in buffers),
-                   Buffer("spilled weights", spill, moved))  # fmt: skip
-    result = Residency(buffers, capacity, weights_tier, kv_tier, spill if fraction else "", fraction)
+    spilled: dict[str, float] = {}
+    for tier in [b.tier for b in buffers if b.what == "weights" and spill and b.tier != spill]:
+        weights = sum(b.byte for b in buffers if b.what == "weights" and b.tier == tier)
+        moved = min(sum(b.byte for b in buffers if b.tier == tier) - capacity[tier], weights)
+        if moved > 0.0:
+            spilled[tier] = moved / weights
+            buffers = (*(attrs.evolve(b, byte=b.byte - moved) if (b.what, b.tier) == ("weights", tier) else b for b in buffers),
+                       Buffer("spilled weights", spill, moved))  # fmt: skip
+    result = Residency(buffers, capacity, spill if spilled else "", spilled)
     wrong = [_overflow(result, tier) for tier in capacity if result.used_byte(tier) > capacity[tier]]
     if wrong:
         advice = "use fewer bits, a smaller batch or shorter sequences"

@@ -9,6 +9,7 @@ import numpy as np
 
 from archmodel.components import link, memory, power
 from archmodel.costs import Floats
+from archmodel.plan import Plan
 from archmodel.residency import Residency
 from archmodel.schedule import Program, Table
 from archmodel.soc import Soc
@@ -61,6 +62,7 @@ class Result:
     chip: ChipSpec
     workload: WorkloadSpec
     precision: PrecisionSpec
+    plan: Plan
     soc: Soc
     table: Table
     steps: tuple[StepResult, ...]
@@ -219,8 +221,8 @@ class Result:
                 f"one of {self.chips} alike chips that divide the model: times, traffic, capacity and utilisation are of one "
                 f"chip, tokens of the group, energy and power of all {self.chips}"
             )
-        if self.residency.spilled_fraction:
-            notes.append(f"{self.residency.spilled_fraction:.1%} of the weights are spilled to {self.residency.spill_tier}")
+        for tier, fraction in self.residency.spilled.items():
+            notes.append(f"{fraction:.1%} of the weights of {tier} are spilled to {self.residency.spill_tier}")
         limit = self.chip.power.limit_w
         each_w = self.power_w / self.chips
         if limit and each_w > limit:

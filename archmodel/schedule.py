@@ -100,11 +100,12 @@ def _unit_costs(soc: Soc, residency: Residency, rows: Rows, owner: Ints) -> Cost
 
 def _bandwidth(soc: Soc, residency: Residency, rows: Rows, unit: str) -> Floats:
     """Bandwidth [B/s] of the tier that each row streams from; spilled weights come from two tiers at once."""
-    spilled = residency.spilled_fraction
-    weights = soc.path_byte_per_s(unit, residency.weights_tier)
+    tier = soc.home(unit, "weights")
+    spilled = residency.spilled.get(tier, 0.0)
+    weights = soc.path_byte_per_s(unit, tier)
     if spilled:
         weights = 1.0 / max((1.0 - spilled) / weights, spilled / soc.path_byte_per_s(unit, residency.spill_tier))
-    cache = soc.path_byte_per_s(unit, residency.kv_tier)
+    cache = soc.path_byte_per_s(unit, soc.home(unit, "kv_cache"))
     own = soc.path_byte_per_s(unit, soc.units[unit].memory)
     return np.select(
         [rows.kind == Kind.MATMUL, (rows.kind == Kind.ATTENTION) | (rows.kind == Kind.SCAN)], [weights, cache], own
@@ -141,10 +142,12 @@ def _traffic(
         activations, writes = costs.activation_traffic_byte[mine], costs.written_byte[mine]
         cache_writes = np.minimum(writes, cache)
         none = np.zeros_like(weights)
-        book(name, residency.weights_tier, weights * (1.0 - residency.spilled_fraction), none, mine)
-        if residency.spilled_fraction:
-            book(name, residency.spill_tier, weights * residency.spilled_fraction, none, mine)
-        book(name, residency.kv_tier, cache, cache_writes, mine)
+        tier = soc.home(name, "weights")
+        spilled = residency.spilled.get(tier, 0.0)
+        book(name, tier, weights * (1.0 - spilled), none, mine)
+        if spilled:
+            book(name, residency.spill_tier, weights * spilled, none, mine)
+        book(name, soc.home(name, "kv_cache"), cache, cache_writes, mine)
         book(name, unit.memory, activations, writes - cache_writes, mine)
         reads, buffer_writes = costs.buffer_read_byte[mine], costs.buffer_write_byte[mine]
         book(name, unit.buffer, reads + buffer_writes, buffer_writes, mine)

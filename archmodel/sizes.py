@@ -38,7 +38,7 @@ class TokenFlops(NamedTuple):
     encoder: int
 
 
-def element_bytes_exact(elements: int, number_format: str) -> int:
+def element_bytes_exact(elements: int | Fraction, number_format: str) -> int:
     """Bytes [B] of `elements` in `number_format`, rounded up to a whole byte."""
     return math.ceil(elements * Fraction(BITS[number_format]) / 8)
 
@@ -135,6 +135,29 @@ def weight_bytes(model: ModelSpec, precision: PrecisionSpec) -> int:
     return math.ceil(bits / 8)
 
 
+def layer_bits(layer: LayerSpec, hidden: int, precision: PrecisionSpec) -> dict[str, Fraction]:
+    """Bits of the weights of one layer as stored, by part of the model."""
+    plain = Fraction(BITS[precision.embedding or precision.weights])
+    bits: dict[str, Fraction] = {}
+    for part, matrices in layer_matrices(layer, hidden).items():
+        stored = (m.elements * plain if part == "router" else 8 * matrix_bytes(m, precision) for m in matrices)
+        bits[part] = sum(stored, Fraction(0)) * _copies(layer, part)
+    for part, elements in layer_vectors(layer, hidden).items():
+        bits[part] = bits.get(part, Fraction(0)) + elements * plain * _copies(layer, part)
+    return bits
+
+
+def outer_bits(model: ModelSpec, precision: PrecisionSpec) -> dict[str, Fraction]:
+    """Bits of the weights outside the layers as stored, by part of the model; a tied head is in `embedding` only."""
+    plain = Fraction(BITS[precision.embedding or precision.weights])
+    bits: Counter[str] = Counter({"other": sum(weight_bytes(tower, precision) * 8 for tower in model.towers)})
+    for part, matrices in outer_matrices(model).items():
+        bits[part] += sum(matrix.elements for matrix in matrices) * plain  # type: ignore[assignment]
+    for part, elements in outer_vectors(model).items():
+        bits[part] += elements * plain  # type: ignore[assignment]
+    return {part: Fraction(value) for part, value in bits.items()}
+
+
 def stored_elements(model: ModelSpec, precision: PrecisionSpec) -> dict[str, int]:
     """Elements of the resident weights by format, towers included; scales and zero points are elements too.
 
@@ -201,6 +224,15 @@ def kv_cache_bytes(model: ModelSpec, number_format: str, tokens: int, batch: int
         window = _window(layer) if policy == "capped" else 0
         elements += _cache_elements(layer) * (min(tokens, window) if window else tokens)
     return element_bytes_exact(elements * batch, number_format)
+
+
+def layer_cache_elements(layer: LayerSpec, tokens: int, encoder_tokens: int, policy: str) -> tuple[int, int, int]:
+    """Elements that one sequence keeps in a layer: self-attention cache, recurrent state, cross-attention cache."""
+    window = _window(layer) if policy == "capped" else 0
+    cross = layer.cross_attention
+    crossed = 2 * cross.kv_heads * cross.head_dim * encoder_tokens if cross is not None else 0
+    state = scan_work(layer.mixer).state_elements
+    return _cache_elements(layer) * (min(tokens, window) if window else tokens), state, crossed
 
 
 def cross_attention_bytes(model: ModelSpec, number_format: str, encoder_tokens: int) -> int:

@@ -25,7 +25,7 @@ from archmodel.spec.chip import (
     Tier,
     Unit,
 )
-from archmodel.spec.workload import ROLES
+from archmodel.spec.workload import ROLES, PlacementSpec
 
 #: capability that a role needs at least
 PRINCIPAL = {
@@ -136,9 +136,13 @@ class Soc:
         ways = sum(links.latency_s(self.links[name]) for name in self.route(unit, tier))
         return ways + 1e-9 * sum(self.tiers[name].latency_ns for name in passed)
 
-    def owner(self, role: str, capability: str) -> str:
-        """Block that runs operations of `role` which need `capability`. Raises MappingError where none can."""
-        placed = getattr(self.chip.placement, role)
+    def owner(self, role: str, capability: str, placement: PlacementSpec | None = None) -> str:
+        """Block that runs operations of `role` which need `capability`, by the chip's placement unless another is given.
+
+        Raises MappingError where none can.
+        """
+        placement = placement or self.chip.placement
+        placed = getattr(placement, role)
         if placed in self.units:
             if capability in self.units[placed].capabilities:
                 return str(placed)
@@ -149,11 +153,15 @@ class Soc:
                 )
         elif placed and self.host and placed == self.host[0]:
             return str(placed)
-        vector = self.chip.placement.vector
+        vector = placement.vector
         for name in ([vector] if vector in self.units else []) + list(self.units):
             if capability in self.units[name].capabilities:
                 return name
         raise MappingError(f"{self.chip.name}: no unit can run {capability}, which the role {role} needs")
+
+    def home(self, unit: str, key: str) -> str:
+        """Tier of the `weights` or the `kv_cache` that a unit works with: as placed, else the unit's own memory."""
+        return getattr(self.chip.placement, key) or self.units[unit].memory
 
     def compute_format(self, unit: str, wanted: str, operation: str) -> str:
         """Format in which `unit` computes what asks for `wanted`: it, or the narrowest that holds all its values."""
@@ -186,9 +194,8 @@ def matrix_units(unit: Unit) -> int:
 
 def default_tier(soc: Soc, key: str) -> str:
     """Tier of `placement.weights` or `.kv_cache`: as placed, else the memory of the unit that uses it most."""
-    placed = getattr(soc.chip.placement, key)
     role, capability = ("feed_forward", "matmul") if key == "weights" else ("attention", "attention")
-    return str(placed) if placed else soc.units[soc.owner(role, capability)].memory
+    return str(getattr(soc.chip.placement, key)) or soc.home(soc.owner(role, capability), key)
 
 
 assert set(PRINCIPAL) == set(ROLES)

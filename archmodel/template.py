@@ -47,6 +47,10 @@ class Setting:
         return sum(group.sequences * group.new_tokens for group in self.groups)
 
     @property
+    def sequences(self) -> int:
+        return sum(group.sequences for group in self.groups)
+
+    @property
     def chips(self) -> int:
         """Chips that divide the model, of whose parts `model` is one."""
         return self.placement.tensor_parallel

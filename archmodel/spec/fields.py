@@ -26,6 +26,7 @@ Rule = Callable[[Any], str]
 
 _LONGEST = 80
 _UNBOUNDED = 1e18
+_SHARES_OFF = 1e-6  # of a sum of shares from 1, as people round them
 
 
 def nearest(word: str, known: Iterable[str], sentence: str = ", did you mean {}?") -> str:
@@ -181,6 +182,22 @@ def by_name(doc: str, *options: str, default: Any = attrs.NOTHING) -> Any:
                 return f"{key} is unknown; {_one_of(str(key), options)}"
             if not isinstance(value, float) or not 0.0 <= value < _UNBOUNDED:
                 return f"{key} must be a finite number >= 0"
+        return ""
+
+    return _field(rule, default, doc)
+
+
+def shares(doc: str, *options: str, default: Any = attrs.NOTHING) -> Any:
+    """A table from some of a closed list of names to a table of shares above 0 that add up to 1; may be empty."""
+
+    def rule(table: Any) -> str:
+        for key, parts in table.items():
+            if key not in options:
+                return f"{key} is unknown; {_one_of(str(key), options)}"
+            if not isinstance(parts, Mapping) or not all(isinstance(p, float | int) and 0 < p <= 1 for p in parts.values()):
+                return f"{key} must be a table of shares in (0, 1], for example {{gpu = 0.3, npu = 0.7}}"
+            if abs(sum(parts.values()) - 1.0) > _SHARES_OFF:
+                return f"{key}: shares must add up to 1, not {sum(parts.values()):g}"
         return ""
 
     return _field(rule, default, doc)

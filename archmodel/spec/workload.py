@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from archmodel.spec.fields import choice, flag, number, number_format, routing, text
+from archmodel.spec.fields import choice, flag, names, number, number_format, routing, shares, text
 from archmodel.spec.model import ModelSpec
 from archmodel.units import FORMATS
 
@@ -73,6 +73,11 @@ class PlacementSpec:
     weights: str = text("tier that holds the weights", default="")
     kv_cache: str = text("tier that holds the KV cache", default="")
     spill: str = text("tier that takes what does not fit; empty refuses", default="")
+    shares: Mapping[str, Mapping[str, float]] = shares(
+        "roles that several units run at once, each its share: columns of feed-forward matrices, heads of attention",
+        *ROLES, default={},
+    )  # fmt: skip
+    row_split: tuple[str, ...] = names("roles whose shares divide the tokens, each unit with all weights", *ROLES, default=())
     fusion: bool = flag("vector operations run inside the neighbouring kernel where it is on the same unit", default=True)
     fused_attention: bool = flag("scores stay on chip (FlashAttention) rather than going through memory", default=True)
     micro_batches: int = number("parts of the batch that overlap on unlike units", above=0, at_most=64, default=1)

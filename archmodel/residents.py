@@ -1,0 +1,142 @@
+"""What a plan keeps in memory throughout: weights with every unit that a part of the plan gives them to, and the caches."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
+
+import attrs
+
+from archmodel import sizes
+from archmodel.plan import Plan, layers_of
+from archmodel.sharing import fractions
+from archmodel.soc import PRINCIPAL, Soc
+from archmodel.spec.model import AttentionSpec, LayerSpec, ModelSpec
+from archmodel.spec.workload import PlacementSpec, PrecisionSpec, WorkloadSpec
+
+#: who holds each part of a model (see `sizes.PARTS`)
+ROLE_OF = {
+    "embedding": "embedding",
+    "head": "head",
+    "mixers": "projection",
+    "feed_forward": "feed_forward",
+    "experts": "feed_forward",
+    "router": "router",
+    "norms": "vector",
+    "other": "vector",
+}
+
+Shares = dict[str, Fraction]  # tier -> share of something that lies there
+
+
+@attrs.frozen
+class Buffer:
+    """Bytes of one kind in one tier, alive from step `first_step` to `last_step` (-1: throughout)."""
+
+    what: str
+    tier: str
+    byte: float
+    first_step: int = 0
+    last_step: int = -1
+
+
+def merged(buffers: Iterable[Buffer]) -> list[Buffer]:
+    """Buffers of one kind, tier and lifetime as one."""
+    total: dict[Buffer, float] = {}
+    for buffer in buffers:
+        key = attrs.evolve(buffer, byte=0.0)
+        total[key] = total.get(key, 0.0) + buffer.byte
+    return [attrs.evolve(key, byte=byte) for key, byte in total.items()]
+
+
+def resident_weights(soc: Soc, model: ModelSpec, precision: PrecisionSpec, plan: Plan) -> list[Buffer]:
+    """Weights [B] by tier: once in each tier from which a unit of the plan works. The bytes of the host are not counted."""
+    bits: Shares = {}
+    order = layers_of(model)
+    alike = Counter(zip(order, *(map(id, part.placements) for part in plan.parts), strict=True))
+    by_id = {id(placement): placement for placement in plan.distinct()}
+    for (kind, *ids), times in alike.items():
+        layer = model.kinds[kind]
+        for part, weight in sizes.layer_bits(layer, model.hidden, precision).items():
+            held = _held(soc, [by_id[i] for i in ids], ROLE_OF[part], _columns(layer, part))
+            _add(bits, held, weight * times)
+    for part, weight in sizes.outer_bits(model, precision).items():
+        ends = [part_.placements[-1 if part == "head" else 0] for part_ in plan.parts]
+        role = "head" if part == "embedding" and model.tied_embedding else ROLE_OF[part]
+        _add(bits, _held(soc, ends, role, 0), weight)
+    return [Buffer("weights", tier, float(math.ceil(value / 8))) for tier, value in bits.items()]
+
+
+def _add(total: Shares, held: Mapping[str, Fraction], weight: Fraction | int) -> None:
+    for tier, share in held.items():
+        total[tier] = total.get(tier, Fraction(0)) + share * weight
+
+
+def _held(soc: Soc, placements: Iterable[PlacementSpec], role: str, columns: int) -> Shares:
+    """Share of the weights of a role in each tier; parts of a plan that work from one tier share what lies there."""
+    held: Shares = {}
+    for placement in placements:
+        for tier, share in _tiers(soc, placement, role, columns, "weights").items():
+            held[tier] = max(held.get(tier, Fraction(0)), share)
+    return held
+
+
+def _tiers(soc: Soc, placement: PlacementSpec, role: str, columns: int, key: str) -> Shares:
+    """Share of the `weights` or of the `kv_cache` of a role in each tier, for one placement."""
+    out: Shares = {}
+    for unit, share in _units(soc, placement, role, columns, copied=key == "weights" and role in placement.row_split):
+        if unit in soc.units:
+            tier = soc.home(unit, key)
+            out[tier] = min(out.get(tier, Fraction(0)) + share, Fraction(1))
+    return out
+
+
+def _units(soc: Soc, placement: PlacementSpec, role: str, columns: int, *, copied: bool) -> Iterator[tuple[str, Fraction]]:
+    """Units that run a role, each with its share of what the role keeps."""
+    shares = placement.shares.get(role)
+    if not shares:
+        yield soc.owner(role, PRINCIPAL[role], placement), Fraction(1)
+        return
+    for unit, share in (fractions(shares, columns) if columns else dict(shares)).items():
+        yield unit, Fraction(1) if copied else Fraction(share)
+
+
+def _columns(layer: LayerSpec, part: str) -> int:
+    """Whole columns or heads into which a part of a layer divides; 0 where it is not divided by them."""
+    moe, dense = layer.moe, layer.feed_forward
+    match part:
+        case "mixers":
+            return layer.mixer.kv_heads if isinstance(layer.mixer, AttentionSpec) else 0
+        case "experts":
+            return moe.intermediate if moe else 0
+        case "feed_forward":
+            return dense.intermediate if dense else moe.shared_intermediate if moe else 0
+    return 0
+
+
+def resident_caches(soc: Soc, workload: WorkloadSpec, precision: PrecisionSpec, plan: Plan) -> list[Buffer]:
+    """KV cache, recurrent state and cross-attention cache [B] of the last step, by tier: each with its attention unit."""
+    model, request = workload.model, workload.request
+    if model.family == "encoder":
+        return []
+    decoded = request.output_tokens + (request.input_tokens if model.family == "decoder" else 0)
+    source = request.encoder_tokens or request.input_tokens
+    policy = soc.chip.placement.window_policy
+    caches: dict[str, Shares] = {"KV cache": {}, "recurrent state": {}, "cross-attention cache": {}}
+    for part in plan.parts:
+        placements = part.placements[len(model.encoder_order) :]
+        by_id = {id(placement): placement for placement in placements}
+        for (kind, number), times in Counter(zip(model.order, map(id, placements), strict=True)).items():
+            layer = model.kinds[kind]
+            held = _tiers(soc, by_id[number], "attention", _columns(layer, "mixers"), "kv_cache")
+            kept = sizes.layer_cache_elements(layer, decoded, source, policy)
+            for what, elements in zip(caches, kept, strict=True):
+                _add(caches[what], held, elements * part.sequences * times)
+    formats = (precision.kv_cache, precision.state, precision.kv_cache)
+    return [
+        Buffer(what, tier, float(sizes.element_bytes_exact(elements, number_format)))
+        for (what, held), number_format in zip(caches.items(), formats, strict=True)
+        for tier, elements in held.items()
+    ]
