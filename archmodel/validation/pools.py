@@ -10,6 +10,7 @@ Ignored: uneven loads of experts and of attention GPUs, and the host's work betw
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import cached_property
 
 import attrs
@@ -21,7 +22,7 @@ from archmodel.components.collective import OPS, collectives
 from archmodel.errors import MappingError
 from archmodel.evaluate import evaluate_steps
 from archmodel.experts import ExpertFormats, ExpertWork, exponent, expert_kernels
-from archmodel.operations import Kind, rows_from
+from archmodel.operations import Floats, Ints, Kind, rows_from
 from archmodel.parallel import divided
 from archmodel.predict import unit_costs
 from archmodel.soc import Soc
@@ -32,8 +33,20 @@ from archmodel.steps import Group, Sample, Step
 from archmodel.theory.pingpong import Stages, makespan_s
 from archmodel.units import FORMATS, element_bytes
 
-_HALVINGS = 24  # of the interval that holds the largest batch
-_MOST = 1 << 15  # sequences of one GPU
+_FINE = 64  # the largest batch is found to this part of it
+_MOST = 1 << 15  # sequences of one group
+
+
+@attrs.frozen
+class _Work:
+    """Seconds of the GPU's kernels, and of the host that calls them one by one without waiting; none with graphs."""
+
+    unit_s: float
+    host_s: float
+
+    @property
+    def time_s(self) -> float:
+        return max(self.unit_s, self.host_s)
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -52,11 +65,15 @@ class Pool:
     context_tokens: int
     micro_batches: int
     link_gb_per_s: float  # of a GPU to the others, one way, as achieved
+    ffn_link_gb_per_s: float  # of a GPU of the experts
     link_us: float  # of one exchange
     out_byte: float  # of an element on the way to the experts
     back_byte: float
-    token_limit_s: float
+    sequences: int  # of one attention GPU, all micro-batches together; 0 takes as many as memory and limit allow
+    token_limit_s: float  # 0: none
     memory_share: float
+    cost: float  # of one attention GPU
+    ffn_cost: float
 
     @property
     def colocated(self) -> bool:
@@ -69,34 +86,36 @@ class Pool:
     def step_s(self, sequences: int) -> float:
         """Time [s] of a token where every attention group of `tensor_parallel` GPUs has `sequences` in each micro-batch."""
         groups = self.gpus // (self.tensor_parallel * self.pipeline)
-        attention_s = self._attention_s(sequences)
-        ffn_s = self._ffn_s(sequences * groups)
+        attention, ffn = self._attention(sequences), self._ffn(sequences * groups)
         out_s, back_s = self._exchange_s(sequences, self.out_byte), self._exchange_s(sequences, self.back_byte)
+        gather_s, scatter_s = self._share_s(sequences * groups)
         layers = len(self.model.order)
         if not self.colocated:
-            stages = Stages(*(s / layers for s in (attention_s, out_s, ffn_s, back_s)))
-            return makespan_s(stages, self.micro_batches, layers)
-        if self.micro_batches == 1:
-            return attention_s + ffn_s + out_s + back_s
-        units_s, link_s = attention_s + ffn_s, out_s + back_s
-        return max(self.micro_batches * max(units_s, link_s), units_s + link_s)
+            ways = (attention.time_s, out_s + gather_s, ffn.time_s, back_s + scatter_s)
+            return makespan_s(Stages(*(way_s / layers for way_s in ways)), self.micro_batches, layers)
+        both = _Work(attention.unit_s + ffn.unit_s + gather_s + scatter_s, attention.host_s + ffn.host_s)
+        link_s = out_s + back_s
+        return max(self.micro_batches * max(both.time_s, link_s), both.time_s + link_s)
 
-    def tokens_per_s_per_gpu(self) -> float:
-        """Largest throughput within memory and the limit on a token; raises MappingError where not one sequence fits."""
-        low, high = 0, self._sequences_that_fit()
-        if high < 1:
-            raise MappingError(f"{self.chip.name}: not one sequence of {self.model.name} fits")
-        if self.token_limit_s and self.step_s(high) > self.token_limit_s:
-            for _ in range(_HALVINGS):
-                middle = (low + high) // 2
-                low, high = (middle, high) if self.step_s(max(1, middle)) <= self.token_limit_s else (low, middle)
-                if high - low <= max(1, low // 64):
-                    break
-            high = low
-        if high < 1:
-            return 0.0
+    def tokens_per_s_per_cost(self) -> float:
+        """Largest throughput within memory and the limit on a token, 0 where not one sequence fits or keeps the limit."""
         groups = self.gpus // (self.tensor_parallel * self.pipeline)
-        return high * self.micro_batches * groups / self.step_s(high) / (self.gpus + self.ffn_gpus)
+        number = self._most_sequences()
+        served = number * self.micro_batches * self.pipeline * groups
+        spent = self.gpus * self.cost + self.ffn_gpus * self.ffn_cost
+        return served / self.step_s(number) / spent if number else 0.0
+
+    def _most_sequences(self) -> int:
+        """Sequences of one attention group and micro-batch."""
+        if self.sequences:
+            return max(1, self.sequences * self.tensor_parallel // self.micro_batches)
+        low, high = 0, self._sequences_that_fit()
+        if high < 1 or not self.token_limit_s or self.step_s(high) <= self.token_limit_s:
+            return high
+        while high - low > max(1, low // _FINE):
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.step_s(middle) <= self.token_limit_s else (low, middle)
+        return low
 
     def _sequences_that_fit(self) -> int:
         """Sequences of one attention group and micro-batch whose cache lies beside the weights; 0 where the experts do not fit."""
@@ -120,17 +139,20 @@ class Pool:
         bare = tuple(attrs.evolve(kind, moe=None, feed_forward=None, norms=1) for kind in self.model.kinds)
         return attrs.evolve(self.model, kinds=bare)
 
-    def _attention_s(self, sequences: int) -> float:
-        """Time [s] of all layers without their feed-forward parts, with the head."""
+    def _attention(self, sequences: int) -> _Work:
+        """All layers without their feed-forward parts, with the head."""
         placement = attrs.evolve(self.chip.placement, tensor_parallel=self.tensor_parallel)
-        chip = attrs.evolve(self.chip, placement=placement)
-        request = RequestSpec(batch=1, input_tokens=1, output_tokens=1)
+        chip = attrs.evolve(self.chip, placement=placement, software=attrs.evolve(self.chip.software, call_us={}))
+        request = RequestSpec(batch=sequences, input_tokens=1, output_tokens=1)
         workload = WorkloadSpec(name=self.model.name, model=self._attention_only, precision=self.precision, request=request)
         step = Step("decode", "decode", (Group(sequences, 1, self.context_tokens),))
-        return evaluate_steps(chip, workload, [Sample(step, 1.0, 1.0)]).first.total_s
+        result = evaluate_steps(chip, workload, [Sample(step, 1.0, 1.0)])
+        rows = result.table.rows
+        calls_s = np.where((rows.kind >= 0) & (rows.fused == 0), _call_s(self.chip, rows.kind), 0.0)
+        return _Work(result.first.total_s, float(result.first.count @ calls_s))
 
-    def _ffn_s(self, sequences: int) -> float:
-        """Time [s] of the feed-forward parts of all layers on one GPU of those that share `sequences` tokens."""
+    def _ffn(self, sequences: int) -> _Work:
+        """The feed-forward parts of all layers on one GPU of those that share `sequences` tokens."""
         soc = Soc(self.ffn_chip if not self.colocated else self.chip)
         unit = next(iter(soc.units))
         records, times = [], []
@@ -138,17 +160,25 @@ class Pool:
             found = self._ffn_records(soc, unit, self.model.kinds[kind], sequences)
             records += found
             times += [count] * len(found)
-        computed_s = float(np.array(times) @ unit_costs(soc, unit, rows_from(records), None).duration_s)
-        return computed_s + len(self.model.order) * self._reduce_s(soc, sequences)
+        rows, repeated = rows_from(records), np.array(times)
+        return _Work(float(repeated @ unit_costs(soc, unit, rows, None).duration_s), float(repeated @ _call_s(soc.chip, rows.kind)))
 
-    def _reduce_s(self, soc: Soc, sequences: int) -> float:
-        """Time [s] in which the GPUs that divide an expert add up their parts of one layer's result."""
+    def _share_s(self, sequences: int) -> tuple[float, float]:
+        """Time [s] in which the GPUs that divide experts gather the tokens of all layers, and add up their results.
+
+        Where experts have GPUs of their own, both are part of the way there and back, as other micro-batches compute
+        meanwhile; where not, tokens are there already and one all-reduce adds up.
+        """
         tp = self.ffn_tensor_parallel
         if tp == 1:
-            return 0.0
+            return 0.0, 0.0
+        soc = Soc(self.ffn_chip if not self.colocated else self.chip)
         link, peers = soc.peer_link()
-        mine = sequences * tp / self.expert_gpus * self.model.hidden * element_bytes(self.precision.activations)
-        return float(collectives(soc.links[link], peers, OPS.index("all_reduce"), tp, mine, True)[0, 0])
+        elements = sequences * tp / self.expert_gpus * self.model.hidden
+        ops = ("all_gather", "reduce_scatter") if not self.colocated else ("all_reduce", "all_reduce")
+        byte = (elements * self.out_byte if not self.colocated else 0.0, elements * self.back_byte)
+        found = collectives(soc.links[link], peers, [OPS.index(op) for op in ops], tp, byte, True)[:, 0] * len(self.model.order)
+        return (float(found[0]), float(found[1])) if not self.colocated else (0.0, float(found[1]))
 
     def _ffn_records(self, soc: Soc, unit: str, layer: LayerSpec, tokens: int) -> list[dict[str, object]]:
         gpus, tp, hidden = self.expert_gpus, self.ffn_tensor_parallel, self.model.hidden
@@ -178,14 +208,33 @@ class Pool:
     def _exchange_s(self, sequences: int, byte: float) -> float:
         """Time [s] in which one attention GPU sends its tokens to their experts in all layers, or gets them back."""
         each_byte = sequences / self.tensor_parallel * self.model.hidden * byte
-        moved = [each_byte * self._copies(layer.moe) for layer in self._layers() if layer.moe is not None]
-        return sum(self.link_us * 1e-6 + byte / (self.link_gb_per_s * 1e9) for byte in moved)
+        copies = [self._copies(layer.moe) for layer in self._layers() if layer.moe is not None]
+        moved = [each_byte * number for number in copies if number]
+        senders = self.gpus / self.pipeline
+        fan_in = senders / self.ffn_gpus if self.ffn_gpus else 0.0
+        s_per_byte = max(1.0 / self.link_gb_per_s, fan_in / self.ffn_link_gb_per_s) * 1e-9
+        return sum(self.link_us * 1e-6 + byte * s_per_byte for byte in moved)
 
     def _copies(self, moe: MoeSpec) -> float:
         """Copies of a token that leave its GPU: one for each group of GPUs with an expert that it chose, its own left out."""
         ranks = self.expert_gpus / self.ffn_tensor_parallel
         reached = ranks * (1.0 - (1.0 - 1.0 / ranks) ** moe.experts_per_token)
         return reached * (1.0 - 1.0 / ranks) if self.colocated else reached
+
+
+def best(pools: Sequence[Pool]) -> float:
+    """Largest throughput for a unit of cost among pools of one system. Raises MappingError where none serves a sequence."""
+    found = max((pool.tokens_per_s_per_cost() for pool in pools), default=0.0)
+    if not found:
+        raise MappingError(f"{pools[0].model.name if pools else 'pool'}: not one sequence fits or keeps the limit")
+    return found
+
+
+def _call_s(chip: ChipSpec, kind: Ints) -> Floats:
+    """Host time [s] of calling each kernel; none with graphs. Shape (rows,)."""
+    call_us = chip.software.call_us
+    product = (kind == Kind.MATMUL) | (kind == Kind.ATTENTION)
+    return np.where(product, call_us.get("matmul", 0.0), call_us.get("activation", 0.0)) * 1e-6
 
 
 def _dense(
