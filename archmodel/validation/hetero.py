@@ -23,8 +23,8 @@ from archmodel.spec.shape import ShapeSpec, expand, shape_problems
 from archmodel.spec.toml import read_table
 from archmodel.validation.sides import KINDS, Side, World
 
-#: gains nearer to 1 than this are no change: neither side is right to prefer
-NO_CHANGE = 0.05
+#: least gain that is one: what is nearer to 1 lies in the noise of such measurements
+LEAST_GAIN = 0.05
 #: error of a ratio that the table counts as met
 CLOSE = 0.20
 
@@ -61,12 +61,10 @@ class Case:
 
     @property
     def sign_right(self) -> bool:
-        wanted = {"gain": 1, "loss": -1, "": _sign(self.spec.measured)}[self.spec.direction]
-        return _sign(self.predicted) == wanted
-
-
-def _sign(gain: float) -> int:
-    return 0 if abs(gain - 1.0) <= NO_CHANGE else 1 if gain > 1.0 else -1
+        """Whether the prediction gives the same answer: a gain or none; and where it was a loss, no gain at all."""
+        measured = self.spec.measured or {"gain": math.inf, "loss": 0.0, "": 1.0}[self.spec.direction]
+        same = (self.predicted > 1.0 + LEAST_GAIN) == (measured > 1.0 + LEAST_GAIN)
+        return same and (measured >= 1.0 - LEAST_GAIN or self.predicted < 1.0)
 
 
 def hetero_cases(root: Path) -> tuple[Case, ...]:
