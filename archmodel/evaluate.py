@@ -8,14 +8,16 @@ import attrs
 import numpy as np
 
 from archmodel.costs import Floats
+from archmodel.doors import place_entry, place_exit
 from archmodel.errors import MappingError, SpecError
 from archmodel.kernels.timeline import CONVERSION, DISPATCH, HOST, MEMORY, OVERHEAD, SYNCHRONISATION, TRANSFER
 from archmodel.layers import entry_template, exit_template, layer_template
 from archmodel.operations import Ints
 from archmodel.parallel import divided
-from archmodel.partition import Chain, Piece, place, place_entry, place_exit
+from archmodel.partition import Chain, Piece, place
 from archmodel.plan import Part, Plan, check_plan, uniform_plan
 from archmodel.residency import plan_residency
+from archmodel.residents import cache_shares
 from archmodel.result import Result, StepResult, row_energy_j
 from archmodel.schedule import Table, run, tabulate
 from archmodel.soc import Soc
@@ -52,7 +54,7 @@ def evaluate_steps(chip: ChipSpec, workload: WorkloadSpec, samples: Sequence[Sam
     workload = _one_of_group(chip, workload)
     precision = workload.precision or chip.precision or PrecisionSpec()
     soc = Soc(chip)
-    plan = _checked(chip, workload, plan)
+    plan = _checked(soc, workload, plan)
     planned = [_chains(soc, workload, precision, sample.step, plan) for sample in samples]
     pieces = [piece for chains in planned for piece in _distinct(chains)]
     residency = plan_residency(soc, workload, precision, plan, planned)
@@ -68,15 +70,17 @@ def evaluate_steps(chip: ChipSpec, workload: WorkloadSpec, samples: Sequence[Sam
     return Result(chip, workload, precision, plan, soc, table, steps, residency, error, widened)
 
 
-def _checked(chip: ChipSpec, workload: WorkloadSpec, plan: Plan | None) -> Plan:
+def _checked(soc: Soc, workload: WorkloadSpec, plan: Plan | None) -> Plan:
     """The plan, or the one that places all alike; checked against model, batch and blocks."""
     model, batch = workload.model, workload.request.batch
     if plan is None:
-        return uniform_plan(model, batch, chip.placement)
+        return uniform_plan(model, batch, soc.chip.placement)
     check_plan(plan, model, batch)
     for placement in plan.distinct():
-        if problems := chip_problems(chip.blocks, placement):
+        if problems := chip_problems(soc.chip.blocks, placement):
             raise SpecError(f"plan {plan.name}", problems)
+    if plan.decode and cache_shares(soc, model, plan.parts) != cache_shares(soc, model, plan.decode):
+        raise MappingError(f"plan {plan.name}: decode steps attend where the first step wrote no cache")
     return plan
 
 
@@ -95,23 +99,26 @@ def _distinct(chains: list[Chain]) -> list[Piece]:
 def _chains(soc: Soc, workload: WorkloadSpec, precision: PrecisionSpec, step: Step, plan: Plan) -> list[Chain]:
     """Placed pieces in order, one chain per micro-batch of each part; alike micro-batches share their pieces."""
     chains: list[Chain] = []
-    for part, groups in zip(plan.parts, _parts(step, plan), strict=True):
+    for part, groups in zip(plan.parts_of(step.phase), _parts(step, plan), strict=True):
         made: dict[tuple[Group, ...], Chain] = {}
-        for few in _micro_batches(groups, part.placements[0].micro_batches):
+        placement = part.placements[0]
+        decode = placement.decode_micro_batches if step.phase == "decode" else 0
+        for few in _micro_batches(groups, decode or placement.micro_batches):
             if few not in made:
-                made[few] = _chain(soc, Setting(workload.model, precision, part.placements[0], step, few), part)
+                made[few] = _chain(soc, Setting(workload.model, precision, placement, step, few), part)
             chains.append(made[few])
     return chains
 
 
 def _parts(step: Step, plan: Plan) -> list[tuple[Group, ...]]:
     """Groups of each part of the plan; a batch of several groups is not divided."""
-    if len(plan.parts) == 1:
+    parts = plan.parts_of(step.phase)
+    if len(parts) == 1:
         return [step.groups]
     only, *more = step.groups
     if more:
         raise MappingError(f"plan {plan.name}: a step of several groups of sequences cannot be divided into parts")
-    return [(attrs.evolve(only, sequences=part.sequences),) for part in plan.parts]
+    return [(attrs.evolve(only, sequences=part.sequences),) for part in parts]
 
 
 def _micro_batches(groups: tuple[Group, ...], parts: int) -> list[tuple[Group, ...]]:

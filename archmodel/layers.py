@@ -13,7 +13,7 @@ from archmodel.spec.model import (
     LayerSpec,
     MoeSpec,
 )
-from archmodel.template import FLOP, STREAM, Builder, Setting, Template
+from archmodel.template import DEFERRED, FLOP, STREAM, Builder, Setting, Template
 from archmodel.units import FORMATS, element_bytes
 
 
@@ -33,8 +33,24 @@ def layer_template(layer: LayerSpec, setting: Setting, name: str, encoder: bool 
         stream = b.residual("cross_residual", (*b.reduced((crossed,)), stream))
     if layer.feed_forward is not None or layer.moe is not None:
         normed = b.norm("ffn_norm", stream, layer.norm_bias) if layer.norms > 1 else stream
-        b.residual("ffn_residual", (*b.reduced(_feed_forward(b, layer, normed)), stream))
+        branches = _feed_forward(b, layer, normed)
+        if setting.placement.deferred_experts and setting.model.has_experts and not encoder:
+            return _deferred(b, layer, branches, stream, name)
+        b.residual("ffn_residual", (*b.reduced(branches), stream))
     return b.template(name)
+
+
+def _deferred(b: Builder, layer: LayerSpec, branches: tuple[int, ...], stream: int, name: str) -> Template:
+    """The end of a layer whose routed experts are added up a layer later, so that the next attention need not wait.
+
+    (Expert deferral of KTransformers, SOSP 2025; here of all experts that a token chose.)
+    """
+    routed = branches[1 if layer.feed_forward is not None else 0 :][:1] if layer.moe is not None else ()
+    now = tuple(branch for branch in branches if branch not in routed)
+    added = b.reduced(now) if now else ()
+    late = b.reduced(routed)[0] if routed else -1
+    b.residual("ffn_residual", (*added, stream, DEFERRED))
+    return b.template(name, deferred=late)
 
 
 def _mixer(b: Builder, layer: LayerSpec, after: int, encoder: bool) -> int:
@@ -214,7 +230,10 @@ def exit_template(setting: Setting) -> Template:
     model, precision = setting.model, setting.precision
     sequences = setting.sequences
     rows = setting.tokens if model.family == "encoder" and model.head else sequences
-    node = b.vector("final_norm", "vector", "norm", (STREAM,), rows * model.hidden, FLOP["norm"])
+    after = STREAM
+    if setting.placement.deferred_experts and model.has_experts:
+        after = b.residual("ffn_residual", (STREAM, DEFERRED))
+    node = b.vector("final_norm", "vector", "norm", (after,), rows * model.hidden, FLOP["norm"])
     width = (model.vocabulary if model.head else 0) + model.classes
     if width:
         head = Matrix("head", width, model.hidden)

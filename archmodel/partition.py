@@ -23,11 +23,9 @@ from archmodel.sharing import SharedRun, part_of, shared_run
 from archmodel.soc import Soc
 from archmodel.spec.chip import CAPABILITIES
 from archmodel.spec.workload import ROLES
-from archmodel.template import STREAM, Setting, Template
+from archmodel.template import DEFERRED, STREAM, Setting, Template
 from archmodel.units import FORMATS, element_bytes
 
-_TOKEN_ID_BYTE = 4.0
-_PIXEL_BYTE = 1.0  # of a patch element as the host sends it: 8-bit colour
 _QUANTISE_FLOP = 3.0  # scale, round and the running maximum, per element
 _DEQUANTISE_FLOP = 1.0  # scale an accumulator
 _ACCUMULATOR_BYTE = 4.0
@@ -44,6 +42,8 @@ class Piece:
     records: tuple[dict[str, Any], ...]
     exit: int  # record whose end passes the residual stream on
     leaves: str  # unit on which it then lies
+    deferred: int  # record whose result the next piece takes beside the stream; -1: none
+    late: tuple[int, ...]  # records that are issued with the next piece, where they are taken, not to hold up what is between
     stream_byte: float  # bytes of that stream
     widened: tuple[tuple[str, str, str, str], ...] = ()  # operation, unit, format asked for, format computed in
 
@@ -52,7 +52,19 @@ class Piece:
 Chain = list[tuple[Piece, int]]
 
 
-class _Placer:
+def result_byte(record: dict[str, Any]) -> float:
+    """Bytes [B] that a record's result takes where it lies, until the last record that takes it has ended."""
+    kind = record.get("kind")
+    if kind == Kind.MATMUL:
+        return float(record["m"] * record["n"] * record.get("count", 1.0) * record["output_byte"])
+    if kind == Kind.ATTENTION:
+        scores = record["q_tokens"] * record["kv_tokens"] * record["materialised"] * record["input_byte"]
+        outputs = record["q_tokens"] * record["v_dim"] * record["output_byte"]
+        return float(record["sequences"] * record["heads"] * (outputs + scores))
+    return 0.0 if record.get("fused") else float(record.get("write_byte", 0.0))
+
+
+class Placer:
     """Places one template; keeps what already crossed to a unit, so that nothing is sent twice."""
 
     def __init__(self, soc: Soc, setting: Setting, template: Template, enters: str = "") -> None:
@@ -76,7 +88,7 @@ class _Placer:
         return len(self.records) - 1
 
     def lies(self, node: int) -> str:
-        return self.enters if node == STREAM else str(self.records[node]["lies"])
+        return self.enters if node < 0 else str(self.records[node]["lies"])
 
     def place(self) -> Piece:
         if self.stream == STREAM:
@@ -91,8 +103,24 @@ class _Placer:
                 self.at[run.end - 1] = self._shared(run)
                 index = run.end
         last = self._to_stream(self.at[len(self.template.records) - 1])
-        return Piece(self.template.name, tuple(self.records), last, self.lies(last), self._result_byte(STREAM),
-                     tuple(self.widened))  # fmt: skip
+        late = self.template.deferred
+        deferred = -1 if late < 0 else self.cross(self.at[late], self.stream_owner, self._result_byte(late))
+        return Piece(self.template.name, tuple(self.records), last, self.lies(last), deferred, self._late(last, deferred),
+                     self._result_byte(STREAM), tuple(self.widened))  # fmt: skip
+
+    def _late(self, last: int, deferred: int) -> tuple[int, ...]:
+        """Of what leads to `deferred` alone: records of the stream's own unit that wait for another unit."""
+        if deferred < 0:
+            return ()
+        waits, needed = set[int](), {last}
+        for index, record in enumerate(self.records):
+            if any(i in waits or (i >= 0 and self.records[i]["owner"] != self.stream_owner) for i in record["after"]):
+                waits.add(index)
+        for index in reversed(range(last + 1)):
+            if index in needed:
+                needed |= set(self.records[index]["after"])
+        mine = (i for i in sorted(waits - needed) if self.records[i]["owner"] == self.stream_owner)
+        return tuple(mine)
 
     def _place(self, index: int, taken: float = 1.0) -> int:
         """Record that yields the result of the template's operation `index`, which takes the share `taken` of its inputs."""
@@ -137,7 +165,7 @@ class _Placer:
         return node
 
     def _unit(self, record: dict[str, Any], owner: str, after: tuple[int, ...]) -> int:
-        before = next((i for i in after if i != STREAM), STREAM)
+        before = next((i for i in after if i >= 0), STREAM)
         joined = before != STREAM and self.records[before]["owner"] == owner
         able = CAPABILITIES[record["capability"]] in self.soc.chip.software.fused
         fused = self.setting.placement.fusion and able and record["kind"] == Kind.VECTOR and joined
@@ -184,7 +212,7 @@ class _Placer:
         key = (index, owner, taken * (element_bytes(quantised) if quantised else a))
         if key in self.crossed:
             return self.crossed[key]
-        node = self.stream if index == STREAM else self.at[index]
+        node = self.stream if index == STREAM else index if index == DEFERRED else self.at[index]
         source = self.lies(node)
         byte = self._result_byte(index) * taken
         if quantised:
@@ -264,7 +292,7 @@ class _Placer:
     def _result_byte(self, index: int) -> float:
         """Bytes that the result of a template operation takes, in the activation format."""
         a = self.setting.activation_byte
-        if index == STREAM:
+        if index < 0:
             return self.setting.tokens * self.setting.model.hidden * a
         record = self.made[index]
         if record["kind"] == Kind.MATMUL:
@@ -279,56 +307,4 @@ def place(soc: Soc, setting: Setting, template: Template, enters: str = "") -> P
 
     Raises MappingError where no unit can run an operation.
     """
-    return _Placer(soc, setting, template, enters).place()
-
-
-def place_entry(soc: Soc, setting: Setting, template: Template) -> Piece:
-    """The entry: tokenised and embedded on the host, or looked up on a unit from token ids that the host sends."""
-    placer = _Placer(soc, setting, template)
-    host = soc.host
-    software, sequences = soc.chip.software, setting.sequences
-    if host and (software_us := software.step_us + sequences * software.sequence_us) > 0.0:
-        lies = placer.stream_owner
-        placer.stream = placer.add("schedule", host[0], CLASS_HOST, (STREAM,), lies, duration_s=software_us * 1e-6)
-    if host and _looks_up_elsewhere(soc, setting) and setting.step.phase != "decode":
-        name, spec = host
-        seconds = spec.step_us * 1e-6 + setting.tokens * spec.tokenise_us_per_token * 1e-6
-        node = placer.add("host_tokenise", name, CLASS_HOST, (placer.stream,), duration_s=seconds)
-        each = _TOKEN_ID_BYTE if setting.model.vocabulary else _PIXEL_BYTE * setting.model.patch_elements
-        placer.stream = placer.transfer("host_to_chip", name, placer.stream_owner, (node,), setting.tokens * each)
-    return placer.place()
-
-
-def _looks_up_elsewhere(soc: Soc, setting: Setting) -> bool:
-    return soc.host is None or setting.placement.embedding != soc.host[0] or not setting.model.vocabulary
-
-
-def place_exit(soc: Soc, setting: Setting, template: Template, enters: str = "") -> Piece:
-    """The exit: results are collected over the network by the control core, which hands them to the host."""
-    placer = _Placer(soc, setting, template, enters)
-    piece = placer.place()
-    if not soc.host:
-        return piece
-    node = piece.exit
-    source = placer.lies(node)
-    sequences = setting.sequences
-    byte = sequences * _TOKEN_ID_BYTE
-    if setting.model.family == "encoder":
-        byte = sequences * setting.model.hidden * setting.activation_byte
-    if soc.control:
-        name, control = soc.control
-        node = placer.transfer("collect", source, name, (node,), byte)
-        seconds = control.completion_cycles / (control.clock_ghz * 1e9)
-        node = placer.add("complete", name, CLASS_SYNCHRONISATION, (node,), duration_s=seconds)
-        trapped = (
-            sequences
-            / setting.step.sequences
-            * control.exceptions_per_step
-            * control.exception_cycles
-            / (control.clock_ghz * 1e9)
-        )
-        if trapped > 0.0:
-            node = placer.add("exceptions", name, CLASS_SYNCHRONISATION, (node,), duration_s=trapped)
-        source = name
-    node = placer.transfer("chip_to_host", source, soc.host[0], (node,), byte)
-    return attrs.evolve(piece, records=tuple(placer.records), exit=node)
+    return Placer(soc, setting, template, enters).place()

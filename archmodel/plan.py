@@ -22,18 +22,22 @@ class Part:
 
 @attrs.frozen(eq=False)
 class Plan:
-    """Parts of the batch that run side by side. Weights lie with every unit that a part gives them to."""
+    """Parts of the batch that run side by side. Weights lie with every unit that a part gives them to.
+
+    `decode` holds other parts for decode steps, where a plan has any; the cache stays where the first step wrote it.
+    """
 
     name: str
     parts: tuple[Part, ...]
+    decode: tuple[Part, ...] = ()
 
-    @property
-    def sequences(self) -> int:
-        return sum(part.sequences for part in self.parts)
+    def parts_of(self, phase: str) -> tuple[Part, ...]:
+        """Parts of a step of `phase`."""
+        return self.decode if self.decode and phase == "decode" else self.parts
 
     def distinct(self) -> list[PlacementSpec]:
         """Every placement object of the plan, once."""
-        return list({id(p): p for part in self.parts for p in part.placements}.values())
+        return list({id(p): p for part in (*self.parts, *self.decode) for p in part.placements}.values())
 
 
 def layers_of(model: ModelSpec) -> tuple[int, ...]:
@@ -49,7 +53,9 @@ def uniform_plan(model: ModelSpec, batch: int, placement: PlacementSpec, name: s
 def check_plan(plan: Plan, model: ModelSpec, batch: int) -> None:
     """Raises MappingError where a plan does not cover the layers of `model` and the `batch` sequences exactly."""
     layers = len(layers_of(model))
-    if any(len(part.placements) != layers for part in plan.parts):
-        raise MappingError(f"plan {plan.name}: must place each of the {layers} layers of {model.name}")
-    if plan.sequences != batch or any(part.sequences < 1 for part in plan.parts):
-        raise MappingError(f"plan {plan.name}: its parts hold {plan.sequences} sequences, the batch has {batch}")
+    for parts in (plan.parts, plan.decode or plan.parts):
+        held = sum(part.sequences for part in parts)
+        if any(len(part.placements) != layers for part in parts):
+            raise MappingError(f"plan {plan.name}: must place each of the {layers} layers of {model.name}")
+        if held != batch or any(part.sequences < 1 for part in parts):
+            raise MappingError(f"plan {plan.name}: its parts hold {held} sequences, the batch has {batch}")

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import Any
 
 import attrs
 
 from archmodel.components import memory
 from archmodel.errors import MappingError
-from archmodel.operations import Kind
-from archmodel.partition import Chain, Piece
+from archmodel.partition import Chain, Piece, result_byte
 from archmodel.plan import Plan
 from archmodel.residents import Buffer, merged, resident_caches, resident_weights
 from archmodel.soc import Soc
 from archmodel.spec.workload import PrecisionSpec, WorkloadSpec
-from archmodel.template import STREAM
 
 
 @attrs.frozen(eq=False)
@@ -40,27 +37,16 @@ def live_byte(piece: Piece) -> dict[str, float]:
     last_use: dict[int, int] = {}
     for index, record in enumerate(piece.records):
         for before in record["after"]:
-            if before != STREAM:
+            if before >= 0:
                 last_use[before] = index
     change: dict[str, list[float]] = {}
     for index, record in enumerate(piece.records):
         steps = change.setdefault(str(record["lies"]), [0.0] * (len(piece.records) + 1))
-        byte = _result_byte(record)
+        byte = result_byte(record)
         steps[index] += byte
         steps[last_use.get(index, index) + 1] -= byte
     peak = {unit: max(accumulate(steps)) for unit, steps in change.items()}
     return {**peak, piece.leaves: peak.get(piece.leaves, 0.0) + piece.stream_byte}
-
-
-def _result_byte(record: dict[str, Any]) -> float:
-    kind = record.get("kind")
-    if kind == Kind.MATMUL:
-        return float(record["m"] * record["n"] * record.get("count", 1.0) * record["output_byte"])
-    if kind == Kind.ATTENTION:
-        scores = record["q_tokens"] * record["kv_tokens"] * record["materialised"] * record["input_byte"]
-        outputs = record["q_tokens"] * record["v_dim"] * record["output_byte"]
-        return float(record["sequences"] * record["heads"] * (outputs + scores))
-    return 0.0 if record.get("fused") else float(record.get("write_byte", 0.0))
 
 
 def plan_residency(

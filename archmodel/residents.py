@@ -10,7 +10,7 @@ from fractions import Fraction
 import attrs
 
 from archmodel import sizes
-from archmodel.plan import Plan, layers_of
+from archmodel.plan import Part, Plan, layers_of
 from archmodel.sharing import fractions
 from archmodel.soc import PRINCIPAL, Soc
 from archmodel.spec.model import AttentionSpec, LayerSpec, ModelSpec
@@ -55,7 +55,8 @@ def resident_weights(soc: Soc, model: ModelSpec, precision: PrecisionSpec, plan:
     """Weights [B] by tier: once in each tier from which a unit of the plan works. The bytes of the host are not counted."""
     bits: Shares = {}
     order = layers_of(model)
-    alike = Counter(zip(order, *(map(id, part.placements) for part in plan.parts), strict=True))
+    parts = (*plan.parts, *plan.decode)
+    alike = Counter(zip(order, *(map(id, part.placements) for part in parts), strict=True))
     by_id = {id(placement): placement for placement in plan.distinct()}
     for (kind, *ids), times in alike.items():
         layer = model.kinds[kind]
@@ -63,7 +64,7 @@ def resident_weights(soc: Soc, model: ModelSpec, precision: PrecisionSpec, plan:
             held = _held(soc, [by_id[i] for i in ids], ROLE_OF[part], _columns(layer, part))
             _add(bits, held, weight * times)
     for part, weight in sizes.outer_bits(model, precision).items():
-        ends = [part_.placements[-1 if part == "head" else 0] for part_ in plan.parts]
+        ends = [whole.placements[-1 if part == "head" else 0] for whole in parts]
         role = "head" if part == "embedding" and model.tied_embedding else ROLE_OF[part]
         _add(bits, _held(soc, ends, role, 0), weight)
     return [Buffer("weights", tier, float(math.ceil(value / 8))) for tier, value in bits.items()]
@@ -125,18 +126,26 @@ def resident_caches(soc: Soc, workload: WorkloadSpec, precision: PrecisionSpec, 
     source = request.encoder_tokens or request.input_tokens
     policy = soc.chip.placement.window_policy
     caches: dict[str, Shares] = {"KV cache": {}, "recurrent state": {}, "cross-attention cache": {}}
-    for part in plan.parts:
-        placements = part.placements[len(model.encoder_order) :]
-        by_id = {id(placement): placement for placement in placements}
-        for (kind, number), times in Counter(zip(model.order, map(id, placements), strict=True)).items():
-            layer = model.kinds[kind]
-            held = _tiers(soc, by_id[number], "attention", _columns(layer, "mixers"), "kv_cache")
-            kept = sizes.layer_cache_elements(layer, decoded, source, policy)
-            for what, elements in zip(caches, kept, strict=True):
-                _add(caches[what], held, elements * part.sequences * times)
+    for (kind, tier), sequences in cache_shares(soc, model, plan.parts).items():
+        kept = sizes.layer_cache_elements(model.kinds[kind], decoded, source, policy)
+        for what, elements in zip(caches, kept, strict=True):
+            _add(caches[what], {tier: sequences}, elements)
     formats = (precision.kv_cache, precision.state, precision.kv_cache)
     return [
         Buffer(what, tier, float(sizes.element_bytes_exact(elements, number_format)))
         for (what, held), number_format in zip(caches.items(), formats, strict=True)
         for tier, elements in held.items()
     ]
+
+
+def cache_shares(soc: Soc, model: ModelSpec, parts: Iterable[Part]) -> dict[tuple[int, str], Fraction]:
+    """Sequences whose cache lies in a tier, summed over the layers of a kind: (kind, tier) -> sequences."""
+    total: Counter[tuple[int, str]] = Counter()
+    for part in parts:
+        placements = part.placements[len(model.encoder_order) :]
+        by_id = {id(placement): placement for placement in placements}
+        for (kind, number), times in Counter(zip(model.order, map(id, placements), strict=True)).items():
+            held = _tiers(soc, by_id[number], "attention", _columns(model.kinds[kind], "mixers"), "kv_cache")
+            for tier, share in held.items():
+                total[kind, tier] += share * part.sequences * times  # type: ignore[assignment]
+    return {key: Fraction(value) for key, value in total.items()}

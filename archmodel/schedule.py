@@ -22,11 +22,11 @@ from archmodel.kernels.timeline import (
     simulate,
 )
 from archmodel.operations import Ints, Kind, Rows, rows_from
-from archmodel.partition import Piece
+from archmodel.partition import Piece, result_byte
 from archmodel.residency import Residency
 from archmodel.soc import Soc
 from archmodel.spec.chip import CAPABILITIES, GpuSpec
-from archmodel.template import STREAM
+from archmodel.template import DEFERRED, STREAM
 
 _STALLS = (LIMITS.index("memory"), LIMITS.index("buffer"))
 _WORK = tuple(LIMITS.index(name) for name in ("matrix", "vector", "feed"))
@@ -43,6 +43,8 @@ class Table:
     written_byte: Floats  # (rows, shared): the part of `byte` that is written
     timeline: RowTable
     commands: Floats  # commands that the control core issues for the row
+    lies: Ints  # unit that holds the row's result, as an index into Soc.resources; -1 where no unit does
+    result_byte: Floats  # bytes of that result
 
 
 @attrs.frozen(eq=False)
@@ -77,7 +79,13 @@ def tabulate(soc: Soc, residency: Residency, pieces: Sequence[Piece]) -> tuple[T
         usage = np.where(duration[:, None] > 0.0, busiest / (duration[:, None] * soc.shared_byte_per_s), 0.0)
     dispatch, commands = _dispatch(soc, rows, event_class, duration)
     timeline = RowTable(owner, duration, dispatch, event_class, *_shares(costs), np.minimum(usage, 1.0))
-    return Table(rows, owner, costs, byte, written, timeline, commands), index
+    lies = np.array([_index(soc, str(record["lies"])) for record in records], dtype=np.int64)
+    results = np.array([result_byte(record) for record in records])
+    return Table(rows, owner, costs, byte, written, timeline, commands, lies, results), index
+
+
+def _index(soc: Soc, block: str) -> int:
+    return soc.resources.index(block) if block in soc.units else -1
 
 
 def _unit_costs(soc: Soc, residency: Residency, rows: Rows, owner: Ints) -> Costs:
@@ -202,24 +210,56 @@ class _Chained:
 
 
 def _chained(soc: Soc, chain: Chain) -> _Chained:
-    rows, counts, deps, layers, stages = [], [], [], [], []
-    offset, stage, last = 0, 0, STREAM
-    for _, run_of_alike in groupby(chain, key=lambda link: id(link[0])):
-        alike = list(run_of_alike)  # layers that share a piece, placed in one go
+    rows, counts, deps, layers, stages, places = [], [], [], [], [], []
+    offset, stage, last, held = 0, 0, STREAM, STREAM
+    runs = [list(alike) for _, alike in groupby(chain, key=lambda link: id(link[0]))]
+    for alike, after in zip(runs, [*runs[1:], runs[-1]], strict=True):  # layers that share a piece, placed in one go
         piece, index, _ = alike[0]
         count, dep, local_stage = _local(soc, piece)
         starts = offset + len(index) * np.arange(len(alike))[:, None]
         before = np.concatenate([[last], starts[:-1, 0] + piece.exit])[:, None]
+        late = starts[:, 0] + piece.deferred if piece.deferred >= 0 else np.full(len(starts), STREAM)
+        deferred = np.concatenate([[held], late[:-1]])[:, None]
         rows.append(np.tile(index, len(alike)))
         counts.append(np.tile(count, len(alike)))
-        deps.append(np.where(dep == STREAM, before, dep + starts).ravel())
+        deps.append(np.where(dep == STREAM, before, np.where(dep == DEFERRED, deferred, dep + starts)).ravel())
         layers.append(np.repeat([layer for _, _, layer in alike], len(index)))
         step = int(local_stage[piece.exit])
         stages.append((local_stage + stage + step * np.arange(len(alike))[:, None]).ravel())
         stage += step * len(alike)
-        last = int(starts[-1, 0]) + piece.exit
+        last, held = int(starts[-1, 0]) + piece.exit, int(late[-1])
+        places.append(_places(piece, after[0][0], starts, len(index)))
         offset += len(index) * len(alike)
-    return _Chained(_events(rows, counts, deps), np.concatenate(layers), np.concatenate(stages))
+    chained = _Chained(_events(rows, counts, deps), np.concatenate(layers), np.concatenate(stages))
+    if not any(piece.late for piece, _, _ in chain):
+        return chained
+    order = np.argsort(np.concatenate(places), kind="stable")
+    return _Chained(_reordered(chained.events, order), chained.layer[order], chained.stage[order])
+
+
+def _places(piece: Piece, after: Piece, starts: Ints, length: int) -> Floats:
+    """Program order of the events of alike pieces; what is issued late comes where the piece after it takes it."""
+    place = (starts + np.arange(length)).astype(float)
+    if piece.late:
+        taken = np.full(starts.shape, _taken(piece))
+        taken[-1] = _taken(after)
+        place[:, list(piece.late)] = starts + length + taken - 0.5
+    return place.ravel()
+
+
+def _taken(piece: Piece) -> int:
+    """Record of a piece that first takes what the one before deferred."""
+    return next((i for i, record in enumerate(piece.records) if DEFERRED in record["after"]), 0)
+
+
+def _reordered(events: Events, order: Ints) -> Events:
+    """The same events in another program order."""
+    place_of = np.empty_like(order)
+    place_of[order] = np.arange(len(order))
+    counts, starts = np.diff(events.dep_start), events.dep_start
+    dep = place_of[events.dep]
+    pieces = [dep[starts[e] : starts[e + 1]] for e in order]
+    return Events(events.row[order], np.concatenate([[0], np.cumsum(counts[order])]).astype(np.int64), np.concatenate(pieces))
 
 
 def _events(rows: Sequence[Ints], counts: Sequence[Ints], deps: Sequence[Ints]) -> Events:
@@ -237,7 +277,7 @@ def _local(soc: Soc, piece: Piece) -> tuple[Ints, Ints, Ints]:
     stage: list[int] = []
     unit: list[str] = []
     for record in piece.records:
-        before = [(stage[i], unit[i]) for i in record["after"] if i != STREAM]
+        before = [(stage[i], unit[i]) for i in record["after"] if i >= 0]
         owner = str(record["owner"]) if record["owner"] in soc.units else ""
         reached, at = max(before, default=(0, owner))
         stage.append(reached + (bool(owner) and bool(at) and owner != at))
@@ -250,13 +290,9 @@ def _interleaved(parts: Sequence[_Chained]) -> tuple[Events, Ints]:
     number = np.repeat(np.arange(len(parts)), [len(part.layer) for part in parts])
     stage = np.concatenate([part.stage for part in parts])
     order = np.lexsort((np.arange(len(number)), -number, stage + number))
-    place_of = np.empty_like(order)
-    place_of[order] = np.arange(len(order))
     offsets = np.cumsum([0] + [len(part.layer) for part in parts[:-1]])
     row = np.concatenate([part.events.row for part in parts])
-    dep = place_of[np.concatenate([part.events.dep + offset for part, offset in zip(parts, offsets, strict=True)])]
+    dep = np.concatenate([part.events.dep + offset for part, offset in zip(parts, offsets, strict=True)])
     counts = np.concatenate([np.diff(part.events.dep_start) for part in parts])
-    starts = np.concatenate([[0], np.cumsum(counts)])
-    pieces = [dep[starts[e] : starts[e + 1]] for e in order]
-    dep_start = np.concatenate([[0], np.cumsum(counts[order])]).astype(np.int64)
-    return Events(row[order], dep_start, np.concatenate(pieces)), np.concatenate([p.layer for p in parts])[order]
+    events = Events(row, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), dep)
+    return _reordered(events, order), np.concatenate([part.layer for part in parts])[order]

@@ -19,6 +19,7 @@ from archmodel.steps import Group, Step
 from archmodel.units import FORMATS, element_bytes
 
 STREAM = -1  # dependency on what enters the template
+DEFERRED = -2  # dependency on what the layer before left to be added up here; on nothing where it left none
 
 #: operations per element of the usual formulations; an exponential counts apart
 FLOP = {"norm": 4, "norm_bias": 7, "rotary": 3, "residual": 1, "gated": 3, "plain": 6}
@@ -30,6 +31,7 @@ class Template:
 
     name: str
     records: tuple[dict[str, Any], ...]
+    deferred: int = -1  # operation whose result the next layer adds up instead of this one; -1: none
 
 
 @attrs.frozen
@@ -133,5 +135,5 @@ class Builder:
         one = self.residual("partial_sum", branches) if len(branches) > 1 else branches[0]
         return (self.collective("all_reduce", one, self.setting.tokens * self.setting.model.hidden),)
 
-    def template(self, name: str) -> Template:
-        return Template(name, tuple(self.records))
+    def template(self, name: str, deferred: int = -1) -> Template:
+        return Template(name, tuple(self.records), deferred)

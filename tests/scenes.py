@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 
-from archmodel.spec.chip import ChipSpec
+from archmodel.spec.chip import ChipSpec, GpuSpec, LinkSpec
 from archmodel.spec.shape import ShapeSpec, expand
 from archmodel.spec.toml import load_chip
 from archmodel.spec.workload import RequestSpec, WorkloadSpec
@@ -84,3 +84,39 @@ def random_workload(rng: np.random.Generator) -> WorkloadSpec:
     model = expand(random_shape(rng))
     routing = str(rng.choice(["uniform", "balanced", "power_law_1.2", "power_law_0.5"]))
     return WorkloadSpec(name="random", model=model, request=attrs.evolve(request, routing=routing))
+
+
+def two_gpus(link_lanes: int = 16) -> ChipSpec:
+    """Two H100s as one chip: `gpu` with `hbm`, `gpu_b` with `hbm_b`, joined by a PCIe-like link of their own."""
+    chip = load_chip(ROOT / "chips/h100_sxm.toml")
+    mine = {name: block for name, block in chip.blocks.items() if name not in ("host", "pcie", "peers", "nvlink")}
+    theirs = {}
+    for name, block in mine.items():
+        match block:
+            case GpuSpec():
+                theirs[f"{name}_b"] = attrs.evolve(block, buffer=f"{block.buffer}_b", memory=f"{block.memory}_b")
+            case LinkSpec():
+                theirs[f"{name}_b"] = attrs.evolve(block, joins=tuple(f"{end}_b" for end in block.joins))
+            case _:
+                theirs[f"{name}_b"] = block
+    between = attrs.evolve(chip.blocks["pcie"], joins=("gpu", "gpu_b"), lanes=link_lanes)
+    placement = attrs.evolve(chip.placement, weights="", kv_cache="", embedding="")
+    return attrs.evolve(chip, name="two_gpus", blocks={**mine, **theirs, "between": between}, placement=placement)
+
+
+def random_pair(rng: np.random.Generator) -> ChipSpec:
+    """Two unlike units, each with a memory of its own, a link of any speed between them, and no control core.
+
+    The second is a GPU or systolic arrays that can only multiply and quantise.
+    """
+    chip = two_gpus(link_lanes=int(rng.choice([1, 4, 16, 256, 4096])))
+    chip = changed(chip, between={"setup_us": float(rng.uniform(0, 20)), "latency_ns": float(rng.uniform(10, 2000))},
+                   gpu={"cores": int(rng.integers(4, 140))}, gpu_b={"cores": int(rng.integers(4, 140))},
+                   hbm={"channels": int(rng.integers(8, 100))}, hbm_b={"channels": int(rng.integers(8, 100))})  # fmt: skip
+    if rng.uniform() < 0.5:
+        arrays = attrs.evolve(
+            HETERO.blocks["npu"], buffer="l2_b", memory="hbm_b", rows=int(rng.integers(8, 129)), cols=int(rng.integers(8, 129)),
+            arrays=int(rng.integers(1, 65)), macs_per_pe_per_cycle={"bf16": 1.0}, mac_energy_pj={"bf16": 0.4},
+        )  # fmt: skip
+        chip = attrs.evolve(chip, blocks={**chip.blocks, "gpu_b": arrays})
+    return chip

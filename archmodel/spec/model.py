@@ -135,3 +135,7 @@ class ModelSpec:
     extra_parameters: int = number("further parameters outside the layers (pooler, class token)", at_least=0, default=0)
     towers: tuple[ModelSpec, ...] = ()  # encoders stored with the model (vision) that a generated token does not pass
     source: str = text("where the shape was read", default="")
+
+    @property
+    def has_experts(self) -> bool:
+        return any(kind.moe is not None for kind in self.kinds)

@@ -80,7 +80,10 @@ class PlacementSpec:
     row_split: tuple[str, ...] = names("roles whose shares divide the tokens, each unit with all weights", *ROLES, default=())
     fusion: bool = flag("vector operations run inside the neighbouring kernel where it is on the same unit", default=True)
     fused_attention: bool = flag("scores stay on chip (FlashAttention) rather than going through memory", default=True)
+    deferred_experts: bool = flag("routed experts are added up a layer later, while the next attention runs; changes what the "
+                                  "model computes a little", default=False)  # fmt: skip
     micro_batches: int = number("parts of the batch that overlap on unlike units", above=0, at_most=64, default=1)
+    decode_micro_batches: int = number("the same in decode steps; 0 takes micro_batches", at_least=0, at_most=64, default=0)
     tensor_parallel: int = number("alike chips that divide every layer, this one included", above=0, at_most=65536, default=1)
     window_policy: str = choice("KV of windowed layers", "capped", "full", default="capped")
     source: str = text("why so", default="")

@@ -1,0 +1,1 @@
+"""Does splitting a model over unlike units pay: strategies, their search, and what came of them."""
