@@ -44,6 +44,14 @@ class CaseSpec:
 
 
 @attrs.frozen(kw_only=True)
+class LeftOut:
+    """Measured, but not computed, and why."""
+
+    system: str = text("who measured what", required=True)
+    why: str = text("what is missing", required=True)
+
+
+@attrs.frozen(kw_only=True)
 class Case:
     """A measured comparison beside its prediction."""
 
@@ -67,15 +75,39 @@ class Case:
         return same and (measured >= 1.0 - LEAST_GAIN or self.predicted < 1.0)
 
 
-def hetero_cases(root: Path) -> tuple[Case, ...]:
+@attrs.frozen(kw_only=True)
+class Facts:
+    """What the file holds."""
+
+    cases: tuple[CaseSpec, ...]
+    sides: Mapping[str, Side]
+    models: Mapping[str, ModelSpec]
+    left_out: tuple[LeftOut, ...]
+
+
+@attrs.frozen(kw_only=True)
+class Hetero:
+    """Cases with their predictions, and what else was measured."""
+
+    cases: tuple[Case, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+    @property
+    def errors(self) -> Floats:
+        """Errors of the cases whose ratio was measured, shape (cases,)."""
+        return np.array([case.error for case in self.cases if case.spec.measured])
+
+
+def hetero(root: Path) -> Hetero:
     """Every case of the clone at `root`, predicted; nothing where there is no file. Raises SpecError where it is wrong."""
     path = root / "data/validation/hetero.toml"
     if not path.exists():
-        return ()
-    cases, sides, models = read_cases(path)
-    world = World(root, models)
-    values = {name: side.value(world) for name, side in sides.items()}
-    return tuple(Case(spec=case, predicted=gain(case, values)) for case in cases)
+        return Hetero()
+    facts = read_facts(path)
+    world = World(root, facts.models)
+    values = {name: side.value(world) for name, side in facts.sides.items()}
+    found = tuple(Case(spec=case, predicted=gain(case, values)) for case in facts.cases)
+    return Hetero(cases=found, left_out=facts.left_out)
 
 
 def gain(case: CaseSpec, values: Mapping[str, float]) -> float:
@@ -83,37 +115,37 @@ def gain(case: CaseSpec, values: Mapping[str, float]) -> float:
     return max(values[split] / values[baseline] for split, baseline in zip(case.split, case.baseline, strict=True))
 
 
-def errors(cases: tuple[Case, ...]) -> Floats:
-    """Errors of the cases whose ratio was measured, shape (cases,)."""
-    return np.array([case.error for case in cases if case.spec.measured])
-
-
-def read_cases(path: Path) -> tuple[tuple[CaseSpec, ...], dict[str, Side], dict[str, ModelSpec]]:
+def read_facts(path: Path) -> Facts:
     """Cases, sides and models of the file. Raises SpecError with all that is wrong."""
     table, file = read_table(path), str(path)
     problems = [Problem(name, "unknown table" + nearest(name, _TABLES)) for name in table if name not in _TABLES]
     models = {name: _model(name, entry, file, problems) for name, entry in table.get("models", {}).items()}
     sides = {name: _side(name, entry, problems) for name, entry in table.get("sides", {}).items()}
     cases = [build(CaseSpec, entry, f"cases[{index}]", problems) for index, entry in enumerate(table.get("cases", []))]
-    for index, case in enumerate(cases):
-        if case and len(case.split) != len(case.baseline):
-            problems.append(Problem(f"cases[{index}].baseline", "must name as many sides as split"))
-        for name in (*case.split, *case.baseline) if case else ():
-            if name not in sides:
-                problems.append(Problem(f"cases[{index}]", f"names no side{nearest(name, sides)}", name))
+    others = [build(LeftOut, entry, f"left_out[{index}]", problems) for index, entry in enumerate(table.get("left_out", []))]
+    problems += [problem for index, case in enumerate(cases) if case for problem in _unnamed(f"cases[{index}]", case, sides)]
     for name, side in sides.items():
         if side and (model := getattr(side, "model", "")) and model not in models:
             problems.append(Problem(f"sides.{name}.model", f"names no model{nearest(model, models)}", model))
     if problems:
         raise SpecError(file, problems)
-    return (
-        tuple(case for case in cases if case),
-        {name: side for name, side in sides.items() if side},
-        {name: model for name, model in models.items() if model},
+    return Facts(
+        cases=tuple(case for case in cases if case),
+        sides={name: side for name, side in sides.items() if side},
+        models={name: model for name, model in models.items() if model},
+        left_out=tuple(entry for entry in others if entry),
     )
 
 
-_TABLES = ("models", "sides", "cases")
+def _unnamed(key: str, case: CaseSpec, sides: Mapping[str, Side | None]) -> list[Problem]:
+    """Sides that a case names and that are not there."""
+    rule = "must name as many sides as split"
+    problems = [Problem(f"{key}.baseline", rule)] if len(case.split) != len(case.baseline) else []
+    missing = [name for name in (*case.split, *case.baseline) if name not in sides]
+    return problems + [Problem(key, f"names no side{nearest(name, sides)}", name) for name in missing]
+
+
+_TABLES = ("models", "sides", "cases", "left_out")
 
 
 def _model(name: str, table: Mapping[str, Any], file: str, problems: list[Problem]) -> ModelSpec | None:

@@ -21,7 +21,7 @@ from archmodel.components import memory
 from archmodel.components.collective import OPS, collectives
 from archmodel.errors import MappingError
 from archmodel.evaluate import evaluate_steps
-from archmodel.experts import ExpertFormats, ExpertWork, exponent, expert_kernels
+from archmodel.experts import ExpertFormats, ExpertWork, expert_kernels, exponent
 from archmodel.operations import Floats, Ints, Kind, rows_from
 from archmodel.parallel import divided
 from archmodel.predict import unit_costs
@@ -118,7 +118,7 @@ class Pool:
         return low
 
     def _sequences_that_fit(self) -> int:
-        """Sequences of one attention group and micro-batch whose cache lies beside the weights; 0 where the experts do not fit."""
+        """Sequences of one attention group and micro-batch whose cache fits; 0 where the experts do not."""
         part = divided(self.model, self.tensor_parallel)
         experts = sum(_expert_byte(kind, self.model.hidden, self.precision) for kind in self._layers())
         all_weights = float(sizes.weight_bytes(self.model, self.precision))
@@ -161,7 +161,9 @@ class Pool:
             records += found
             times += [count] * len(found)
         rows, repeated = rows_from(records), np.array(times)
-        return _Work(float(repeated @ unit_costs(soc, unit, rows, None).duration_s), float(repeated @ _call_s(soc.chip, rows.kind)))
+        return _Work(
+            float(repeated @ unit_costs(soc, unit, rows, None).duration_s), float(repeated @ _call_s(soc.chip, rows.kind))
+        )
 
     def _share_s(self, sequences: int) -> tuple[float, float]:
         """Time [s] in which the GPUs that divide experts gather the tokens of all layers, and add up their results.

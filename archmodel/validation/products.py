@@ -12,8 +12,8 @@ from pathlib import Path
 import attrs
 import numpy as np
 
-from archmodel.components import memory, npu, power
 from archmodel.components import gpu as gpus
+from archmodel.components import memory, npu, power
 from archmodel.costs import Costs, Surroundings
 from archmodel.errors import MappingError
 from archmodel.operations import Kind, Rows, rows_from

@@ -107,7 +107,9 @@ class PoolSide:
     micro_batches: tuple[int, ...] = choices("parts of the batch in flight", (1,))
     out_byte: float = number("of an element on the way to the experts", above=0, default=2.0)
     back_byte: float = number("and on the way back", above=0, default=2.0)
-    sequences: int = number("sequences of one attention GPU; 0 takes as many as memory and the limit allow", at_least=0, default=0)
+    sequences: int = number(
+        "sequences of one attention GPU; 0 takes as many as memory and the limit allow", at_least=0, default=0
+    )
     token_limit_ms: float = number("limit on a token's time; 0 is none", at_least=0, default=0.0)
     cost: float = number("of one GPU of attention", above=0, default=1.0)
     ffn_cost: float = number("of one GPU of the experts", above=0, default=1.0)
