@@ -4,7 +4,7 @@ What one GPU computes comes from `evaluate` (attention, norms, head) and from th
 pipeline of both pools is that of `theory.pingpong`. A pool serves the largest batch that its memory and the limit on a token's
 time allow, as whoever measured it did.
 
-Ignored: uneven loads of experts and of attention GPUs, and the host's work between steps.
+Ignored: uneven loads of attention GPUs, the router's own product, and the host's work between steps.
 """
 
 from __future__ import annotations
