@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 import pytest
 
+from archmodel.components.collective import OPS, collectives
 from archmodel.errors import MappingError, SpecError
 from archmodel.predict import unit_costs
 from archmodel.report.validation_hetero import section, summary_line
@@ -191,6 +192,23 @@ def test_a_slow_side_of_the_link_governs():
     start_s = 4 * 10e-6
     # four senders to two receivers of a tenth of the rate
     assert slow._exchange_s(64, 2.0) - start_s == pytest.approx(10 * (fast._exchange_s(64, 2.0) - start_s))
+
+
+def test_gpus_that_divide_an_expert_share_tokens_and_add_up():
+    """Both collectives by themselves, once a layer; on the way where experts have GPUs of their own."""
+    soc = Soc(CHIP)
+    link, peers = soc.peer_link()
+
+    def once_s(op, elements, byte):
+        return float(collectives(soc.links[link], peers, OPS.index(op), 2, elements * byte, True)[0, 0])
+
+    apart, together = pool(ffn_gpus=2, ffn_tensor_parallel=2), pool(tensor_parallel=2, ffn_tensor_parallel=2)
+    all_tokens = 256 * MODEL.hidden  # one group of two GPUs has every expert
+    expected = [4 * once_s("all_gather", all_tokens, 2.0), 4 * once_s("reduce_scatter", all_tokens, 2.0)]
+    assert apart._share_s(256) == pytest.approx(expected)
+    half = 128 * MODEL.hidden  # two groups of two
+    assert together._share_s(256) == pytest.approx([0.0, 4 * once_s("all_reduce", half, 2.0)])
+    assert pool(ffn_gpus=2)._share_s(256) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("ffn_gpus", [0, 2])
