@@ -63,6 +63,7 @@ class RunSide:
     input_tokens: int = number("prompt tokens of a sequence", above=0)
     output_tokens: int = number("tokens generated for a sequence", above=0)
     batch: int = number("sequences", above=0, default=1)
+    chips: int = number("alike chips in a row, each busy with its part of the model: their energies add up", above=0, default=1)
     stack: str = text("software stack; empty takes the chip's", default="")
     settings: tuple[str, ...] = names("numbers of the chip that the source or a named fact changes, key=value", default=())
     precision: tuple[str, ...] = names("number formats, key=value; empty takes the chip's", default=())
@@ -83,7 +84,7 @@ class RunSide:
             case "generation":
                 return 1.0 / result.decode_s
             case "tokens_per_joule":
-                return result.tokens_per_joule
+                return result.tokens_per_joule / self.chips
         raise ValueError(f"{self.metric}: no such metric")
 
 
