@@ -1,4 +1,4 @@
-"""The command line: `eval`, `show`, `predict`, `calibrate`, `validate` and `audit`.
+"""The command line: `eval`, `show`, `predict`, `cost`, `calibrate`, `validate` and `audit`.
 
 Results go to standard output, everything else to standard error.
 """
@@ -19,6 +19,7 @@ from archmodel import studies
 from archmodel.errors import ArchmodelError, Problem, SpecError
 from archmodel.options import AsJson, ChipFile, Quiet, Settings
 from archmodel.report.console import print_json, stdout, working
+from archmodel.spec.economics_file import ECONOMICS_TABLES, load_economics
 from archmodel.spec.reader import read_text
 from archmodel.spec.toml import WORKLOAD_TABLES, load_chip, load_stack, load_workload, parse_overrides, read_table
 
@@ -127,6 +128,60 @@ def predict_command(
         stdout().print(statistics)
     if output is None:
         stdout().print(_preview(prediction))
+
+
+@app.command("cost")
+def cost_command(
+    chip_file: ChipFile,
+    workload_file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[WORKLOAD]", help="A workload (TOML) or a model's config.json.", show_default=False),
+    ] = None,
+    economics: Annotated[
+        Path | None, typer.Option(metavar="PRICES.toml", help="Prices laid over the default ones.", show_default=False)
+    ] = None,
+    requests_per_s: Annotated[
+        float | None, typer.Option(metavar="RATE", help="Size a service for so many requests a second.", show_default=False)
+    ] = None,
+    power_budget_w: Annotated[
+        float | None, typer.Option(metavar="WATT", help="Show what so much power at the plug carries.", show_default=False)
+    ] = None,
+    settings: Settings = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """What a chip costs to make, and what its tokens cost: dies, memory, package, server, energy."""
+    overrides = parse_overrides(settings or [])
+    prices = load_economics(economics, {key: value for key, value in overrides.items() if _is_price(key)})
+    rest = {key: value for key, value in overrides.items() if not _is_price(key)}
+    wanted = {"--requests-per-s": requests_per_s, "--power-budget-w": power_budget_w}
+    problems = [Problem(name, "must be a number from 1e-9 to 1e15", f"{value:g}")
+                for name, value in wanted.items() if value is not None and not 1e-9 <= value <= 1e15]  # fmt: skip
+    if workload_file is None:
+        problems += [Problem(name, "needs a workload") for name, value in wanted.items() if value is not None]
+    if problems:
+        raise SpecError("cost", problems)
+    result, model = None, None
+    with working("evaluating", quiet):
+        if workload_file is None:
+            chip = load_chip(chip_file, rest)
+        else:
+            chip, workload = _inputs(chip_file, workload_file, rest)
+            from archmodel.evaluate import evaluate
+
+            result, model = evaluate(chip, workload), workload.model
+        from archmodel.economics.costing import costing
+        from archmodel.report import cost as report
+
+        found = costing(chip, prices, result, model, requests_per_s=requests_per_s, power_budget_w=power_budget_w)
+    if as_json:
+        print_json(report.as_dict(found))
+    else:
+        stdout().print(report.report(found))
+
+
+def _is_price(key: str) -> bool:
+    return key.partition(".")[0] in ECONOMICS_TABLES
 
 
 def _preview(prediction: Prediction) -> RenderableType:

@@ -25,7 +25,8 @@ from archmodel.report.trace import read_trace
 CHIP, LLM, CHAT = (str(ROOT / path) for path in ("chips/hetero_v1.toml", "workloads/llm_100b.toml", "workloads/chat_8b.toml"))
 ENCODER = str(ROOT / "workloads/risk_encoder.toml")
 CONFIG = str(ROOT / "tests/anchors/model_configs/Llama-3.1-8B.json")
-UNITLESS = {"batch", "input_tokens", "output_tokens", "utilisation", "segments_by_phase_s", "capacity", "limits", "peaks"}
+UNITLESS = {"batch", "input_tokens", "output_tokens", "utilisation", "segments_by_phase_s", "capacity", "limits", "peaks",
+            "cost"}  # fmt: skip
 
 
 @pytest.fixture

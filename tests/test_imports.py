@@ -32,7 +32,7 @@ FLOORS = (
     ("evaluate",),
     ("serving", "splitting", "lifetimes"),
     ("validation",),
-    ("explain", "audit"),
+    ("explain", "audit", "economics"),
     ("report",),
     ("options",),
     ("studies",),

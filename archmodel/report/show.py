@@ -49,6 +49,7 @@ def _chip_dict(chip: ChipSpec) -> dict[str, Any]:
         "blocks": {name: {"kind": _kind(block), **attrs.asdict(block)} for name, block in chip.blocks.items()},
         "placement": attrs.asdict(chip.placement),
         "precision": attrs.asdict(chip.precision) if chip.precision else None,
+        "cost": attrs.asdict(chip.cost) if chip.cost else None,
         "remarks": remarks(chip),
         "assumptions": assumptions(_chip_sources(chip)),
     }
@@ -98,6 +99,9 @@ def _chip(chip: ChipSpec) -> Iterator[RenderableType]:
         yield columns(["key", "<value", "<unit", "<what it is"], _fields(block))
     yield heading("[placement]")
     yield columns(["key", "<value", "<what it is"], ([k, v, d] for k, v, _, d in _fields(chip.placement) if v not in ("", "-")))
+    if chip.cost:
+        yield heading("[cost]")
+        yield columns(["key", "<value", "<unit", "<what it is"], _fields(chip.cost))
     yield from _lines("Remarks", remarks(chip))
     yield from _lines("Assumptions", assumptions(_chip_sources(chip)))
 

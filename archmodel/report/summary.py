@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import attrs
 import numpy as np
 
 from archmodel.components import memory
+from archmodel.economics.costing import economics_sources, run_cost
+from archmodel.economics.running import Running
 from archmodel.result import Result
 from archmodel.spec.chip import ChipSpec, ControlSpec, DramSpec, SramSpec
+from archmodel.spec.economics import EconomicsSpec
+from archmodel.spec.economics_file import default_economics
 from archmodel.spec.workload import WorkloadSpec
 
 _POLICIES = {
@@ -42,6 +47,7 @@ def summary(result: Result, trace_file: str | None = None) -> dict[str, Any]:
         "capacity": capacity(result),
         "kv_cache_policy": _POLICIES[result.chip.placement.window_policy],
         "limits": limits(result),
+        "cost": cost(result),
         "decode_integration_error_fraction": result.integration_error_fraction,
         "assumptions": run_assumptions(result),
         "notes": notes(result),
@@ -144,6 +150,8 @@ def chip_sources(chip: ChipSpec) -> Iterator[tuple[str, str]]:
     yield "power", chip.power.source
     if not chip.of_kind(ControlSpec):
         yield "software", chip.software.source
+    if chip.cost:
+        yield "cost", chip.cost.source
 
 
 def workload_sources(workload: WorkloadSpec) -> Iterator[tuple[str, str]]:
@@ -156,10 +164,36 @@ def workload_sources(workload: WorkloadSpec) -> Iterator[tuple[str, str]]:
     yield "placement", str(workload.placement.get("source", ""))
 
 
-def run_assumptions(result: Result) -> list[str]:
-    """What a result rests on that nobody stated or measured."""
+def run_assumptions(result: Result, economics: EconomicsSpec | None = None) -> list[str]:
+    """What a result rests on that nobody stated or measured, prices included where it has a cost (None: the default ones)."""
     parts = [*chip_sources(result.chip), *workload_sources(result.workload), ("precision", result.precision.source)]
+    prices = economics or default_economics()
+    if run_cost(result, prices):
+        parts += economics_sources(result.chip, prices, runs=True)
     return assumptions(iter(parts))
+
+
+def cost(result: Result) -> dict[str, Any] | None:
+    """What the run costs at the default prices; None where the chip does not say what it is made of."""
+    paid = run_cost(result, default_economics())
+    return running_dict(paid) if paid else None
+
+
+def running_dict(paid: Running) -> dict[str, Any]:
+    """Cost of a run; the `total_usd` of its phases add up to its own."""
+    return {
+        "chips": paid.chips,
+        "utilisation": paid.utilisation,
+        "input_usd_per_million_tokens": paid.input_usd_per_million_tokens,
+        "output_usd_per_million_tokens": paid.output_usd_per_million_tokens,
+        "usd_per_million_tokens": paid.usd_per_million_tokens,
+        "energy_usd_per_million_tokens": paid.energy_usd_per_million_tokens,
+        "usd_per_request": paid.usd_per_request,
+        "group_usd_per_year": paid.usd_per_year,
+        "facility_w": paid.facility_w,
+        "total_usd": paid.total_usd,
+        "phases": {name: {**attrs.asdict(phase), "total_usd": phase.total_usd} for name, phase in paid.phases.items()},
+    }
 
 
 def remarks(chip: ChipSpec) -> list[str]:

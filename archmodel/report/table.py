@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from archmodel.report.summary import achievable_byte_per_s, capacity, limits, notes, run_assumptions, unit_times_s
+from archmodel.report.summary import achievable_byte_per_s, capacity, cost, limits, notes, run_assumptions, unit_times_s
 from archmodel.result import Result
 from archmodel.units import si
 
@@ -59,6 +59,13 @@ def percent(value: float) -> str:
     return f"{100.0 * value:.1f} %"
 
 
+def money(usd: float) -> str:
+    """Dollars with cents where they matter."""
+    if usd and abs(usd) < 1.0:
+        return f"${usd:.3g}"
+    return f"${usd:,.2f}" if abs(usd) < 1e3 else f"${usd:,.0f}"
+
+
 def report(result: Result, width: int) -> Group:
     """All tables of a result, in the order in which questions come up, for a page of `width` letters."""
     parts: list[RenderableType] = [_title(result), *_headline(result), *_limits(result), *_segments(result, width)]
@@ -100,6 +107,13 @@ def _headline_rows(result: Result) -> Iterator[tuple[str, str, str]]:
     counted = "output token, prefill included" if generates else "token read"
     yield "efficiency", f"{result.tokens_per_joule:.4g} tokens/J", "tokens per joule, which is tokens/s per watt"
     yield "energy per token", si(result.total_j / result.tokens, "J"), counted
+    if paid := cost(result):
+        words = "tokens read"
+        if generates:
+            apart = [money(paid[f"{kind}_usd_per_million_tokens"]) for kind in ("input", "output")]
+            words = f"output tokens, prefill included; {apart[0]} input, {apart[1]} output"
+        words += f"; energy alone {money(paid['energy_usd_per_million_tokens'])}"
+        yield "cost per million", money(paid["usd_per_million_tokens"]), words
     for phase in result.phases:
         yield f"bottleneck of {phase}", result.bottleneck(phase), f"{percent(_largest(result, phase))} of {phase}"
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from archmodel.spec.cost import CostSpec
 from archmodel.spec.fields import ascending, by_format, by_name, choice, flag, names, number, text
 from archmodel.spec.standards import STANDARDS
 from archmodel.spec.workload import PlacementSpec, PrecisionSpec
@@ -307,6 +308,7 @@ class ChipSpec:
     precision: PrecisionSpec | None = None
     software: SoftwareSpec = attrs.field(factory=SoftwareSpec)
     power: PowerSpec = attrs.field(factory=PowerSpec)
+    cost: CostSpec | None = None
     process_nm: float = number("process node, the vendor's name for it", at_least=0, default=0.0)
     source: str = text("where the chip is described", required=True)
     remarks: tuple[str, ...] = names("what a reader should know; `show` prints them", default=())

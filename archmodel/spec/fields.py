@@ -174,11 +174,11 @@ def by_format(doc: str, *, default: Any = attrs.NOTHING) -> Any:
 
 
 def by_name(doc: str, *options: str, default: Any = attrs.NOTHING) -> Any:
-    """A table from some of a closed list of names to a number of at least 0, for example `{matmul = 24.0}`; may be empty."""
+    """A table from names, of a closed list when one is given, to a number of at least 0: `{matmul = 24.0}`; may be empty."""
 
     def rule(table: Any) -> str:
         for key, value in table.items():
-            if key not in options:
+            if options and key not in options:
                 return f"{key} is unknown; {_one_of(str(key), options)}"
             if not isinstance(value, float) or not 0.0 <= value < _UNBOUNDED:
                 return f"{key} must be a finite number >= 0"

@@ -14,6 +14,8 @@ import attrs
 from archmodel.errors import Problem, SpecError
 from archmodel.spec.check import chip_problems
 from archmodel.spec.chip import KINDS, Block, ChipSpec, PowerSpec, SoftwareSpec
+from archmodel.spec.cost import CostSpec
+from archmodel.spec.cost_check import cost_problems
 from archmodel.spec.huggingface import read_config
 from archmodel.spec.model import ModelSpec
 from archmodel.spec.reader import build, nearest, read_text, shown
@@ -23,7 +25,8 @@ from archmodel.spec.workload import LimitsSpec, PlacementSpec, PrecisionSpec, Re
 Overrides = Mapping[str, Any]
 
 _CHIP_TABLES = {"chip": ChipSpec, "placement": PlacementSpec, "precision": PrecisionSpec, "software": SoftwareSpec,
-                "power": PowerSpec}  # fmt: skip
+                "power": PowerSpec, "cost": CostSpec}  # fmt: skip
+_OPTIONAL = ("precision", "cost")  # tables of a chip that are None where they are missing
 _RUN_TABLES = {"request": RequestSpec, "precision": PrecisionSpec, "limits": LimitsSpec, "placement": PlacementSpec}
 WORKLOAD_TABLES = ("workload", "model", *_RUN_TABLES)
 
@@ -120,7 +123,7 @@ def chip_table(path: str | Path) -> dict[str, Any]:
             below, base = _layer(file)
         except SpecError as error:
             raise SpecError(str(path), _through("chip.extends", error)) from None
-        table = _laid_over(below, table)
+        table = laid_over(below, table)
     return table
 
 
@@ -136,11 +139,11 @@ def _through(key: str, error: SpecError) -> list[Problem]:
     return [Problem(key, str(problem), error.file) for problem in error.problems]
 
 
-def _laid_over(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
+def laid_over(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in top.items():
         below = merged.get(key)
-        merged[key] = _laid_over(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+        merged[key] = laid_over(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
     return merged
 
 
@@ -163,10 +166,12 @@ def build_chip(table: Mapping[str, Any], file: str) -> ChipSpec:
     parts = {
         name: build(cls, table.get(name, {}), name, problems)
         for name, cls in _CHIP_TABLES.items()
-        if name != "chip" and (name != "precision" or name in table)
+        if name != "chip" and (name not in _OPTIONAL or name in table)
     }
-    chip = build(ChipSpec, table.get("chip", {}), "chip", problems, blocks=blocks, **{"precision": None, **parts})
+    parts = {**dict.fromkeys(_OPTIONAL), **parts}
+    chip = build(ChipSpec, table.get("chip", {}), "chip", problems, blocks=blocks, **parts)
     problems += chip_problems(blocks, parts["placement"] or PlacementSpec())
+    problems += cost_problems(blocks, parts["cost"])
     if problems or chip is None:
         raise SpecError(file, problems)
     return chip

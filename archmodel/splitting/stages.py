@@ -61,8 +61,7 @@ def stages(ground: Ground, ways: Sequence[PlacementSpec], samples: Sequence[Samp
             pieces.append(place_entry(soc, setting, entry_template(setting)))
             for unit in units:
                 pieces += [
-                    place(soc, setting, layer_template(model.kinds[kind], setting, f"layer_{kind}"), unit)
-                    for kind in kinds
+                    place(soc, setting, layer_template(model.kinds[kind], setting, f"layer_{kind}"), unit) for kind in kinds
                 ]
                 pieces.append(place_exit(soc, setting, exit_template(setting), unit))
         weights.append(sample.weight)
