@@ -23,7 +23,7 @@ def row_energy_j(soc: Soc, table: Table) -> dict[str, Floats]:
     out: dict[str, Floats] = {}
     for number, (name, unit) in enumerate(soc.units.items()):
         mine = (table.owner == number).astype(float)
-        for part, value in power.unit_energy_j(unit, table.costs, table.rows.compute_format).items():
+        for part, value in power.unit_energy_j(unit, table.costs, table.rows).items():
             out[f"{name}_{part}"] = value * mine
     for column, name in enumerate(soc.shared):
         byte, written = table.byte[:, column], table.written_byte[:, column]
@@ -31,6 +31,8 @@ def row_energy_j(soc: Soc, table: Table) -> dict[str, Floats]:
             out[name] = memory.energy_j(soc.tiers[name], byte - written, written)
         else:
             out[name] = link.energy_j(soc.links[name], byte)
+    if soc.chip.software.sampling_energy_mj_per_token > 0.0:
+        out["sampling"] = power.sampling_energy_j(soc.chip.software, table.rows, soc.chip.placement.tensor_parallel)
     if soc.control:
         out[soc.control[0]] = power.control_energy_j(soc.control[1], table.commands)
     return out

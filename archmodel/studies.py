@@ -64,12 +64,16 @@ def validate_command(
         from archmodel.report import validation as report
         from archmodel.validation.run import validate
 
-        found = validate(root, transfer=not quick, serving=not quick, hetero=not quick)
+        found = validate(root, transfer=not quick, serving=not quick, energy=not quick, hetero=not quick)
     files: list[Path] = []
     if not quick:
         with working("writing the report", quiet):
             files = report.write_validation(found, output_dir)
     stdout().print(report.summary_table(found), *report.skipped_lines(found), sep="\n")
+    if found.energy:
+        from archmodel.report.validation_energy import energy_table
+
+        stdout().print(energy_table(found.energy))
     if found.hetero.cases:
         from archmodel.report.validation_hetero import summary_line
 

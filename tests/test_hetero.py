@@ -62,7 +62,7 @@ def test_every_miss_says_why(cases):
 
 
 @pytest.mark.parametrize(
-    "system", ["KTransformers", "Step-3", "MegaScale-Infer", "FastAFD", "Orin", "llm.npu", "ANE-LM", "afd-plugin"]
+    "system", ["KTransformers", "Step-3", "MegaScale-Infer", "FastAFD", "Orin", "llm.npu", "ANE-LM", "afd-plugin", "NorthPole"]
 )
 def test_the_systems_that_were_asked_for_are_there(cases, system):
     assert any(system in case.spec.system for case in cases)

@@ -25,7 +25,7 @@ FLOORS = (
     ("residents",),
     ("partition", "operation_table", "eager"),
     ("residency", "predict", "doors"),
-    ("accuracy",),
+    ("accuracy", "operation_power"),
     ("calibration",),
     ("schedule",),
     ("result",),

@@ -11,6 +11,7 @@ from rich.table import Table
 from archmodel.report.files import Writer, write_whole
 from archmodel.report.markdown import markdown
 from archmodel.report.names import name_of
+from archmodel.report.validation_energy import energy_section
 from archmodel.report.validation_hetero import section
 from archmodel.validation.llmcompass import PeerPoints
 from archmodel.validation.points import DEVICES, OPERATIONS, REGIMES, Points
@@ -119,6 +120,7 @@ def page(validation: Validation) -> str:
         _left_out(validation),
         _peers(validation),
         _serving(validation),
+        energy_section(validation.energy) if validation.energy else "",
         section(validation.hetero),
         _skipped(validation),
     ]

@@ -65,7 +65,7 @@ def run_products(chip: ChipSpec, unit: str, products: Sequence[Product], number_
     times = np.array([product.count for product in products])
     spec = soc.units[unit]
     time_s = float(times @ costs.duration_s)
-    dynamic = sum(power.unit_energy_j(spec, costs, rows.compute_format).values())
+    dynamic = sum(power.unit_energy_j(spec, costs, rows).values())
     sram = memory.energy_j(soc.tiers[spec.buffer], costs.buffer_read_byte, costs.buffer_write_byte)
     static_w = spec.static_power_w + soc.tiers[spec.buffer].static_power_w
     memory_s = float(times @ costs.memory_byte) / soc.path_byte_per_s(unit, spec.memory)
