@@ -37,10 +37,10 @@ def accuracies(prediction: Prediction) -> tuple[Accuracy, ...]:
         return ()
     measured = operations.measured_us > 0  # false for NaN, an empty cell
     error = (prediction.predicted_us / operations.measured_us - 1.0)[measured]
-    found = [_accuracy("all", "", error)]
+    found = [accuracy_of("all", "", error)]
     for regime, labels in regimes(prediction).items():
         here = np.array(labels)[measured]
-        found += [_accuracy(regime, value, error[here == value]) for value in _ordered(regime, here.tolist())]
+        found += [accuracy_of(regime, value, error[here == value]) for value in _ordered(regime, here.tolist())]
     return tuple(found)
 
 
@@ -76,7 +76,8 @@ def _ordered(regime: str, labels: Sequence[str]) -> list[str]:
     return sorted(counts, key=lambda label: -counts[label])
 
 
-def _accuracy(regime: str, value: str, error: Floats) -> Accuracy:
+def accuracy_of(regime: str, value: str, error: Floats) -> Accuracy:
+    """Errors of operations, shape (n,), as an Accuracy."""
     size: NDArray[np.float64] = np.abs(error)
     return Accuracy(
         regime=regime,

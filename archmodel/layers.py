@@ -268,5 +268,6 @@ def exit_template(setting: Setting) -> Template:
             width = model.vocabulary * setting.degrees.head + model.classes
             node = b.collective("all_gather", node, rows * width, setting.degrees.head)
     if model.head and model.family != "encoder":
-        b.vector("sampling", "sampling", "sampling", (node,), rows * width, 3.0, exp=1.0, writes=1.0 / width)
+        b.vector("sampling", "sampling", "sampling", (node,), rows * width, 3.0, exp=1.0, writes=1.0 / width,
+                 sequences=rows)  # fmt: skip
     return b.template("exit")

@@ -39,7 +39,7 @@ class Rows:
     `experts` > 0 the problems are experts, `m` is their mean load and the columns of the routing say how loads differ.
     Attention: `sequences` x `heads` queries of `q_tokens` tokens against `kv_tokens` cached ones, new ones included
     (`window` > 0 limits them); `kv_heads` share a load; `latent` = 1 reads one cached vector of `qk_dim` elements for
-    both K and V (MLA, absorbed). Vector and scan: `flop` and `exp` in all.
+    both K and V (MLA, absorbed). Vector and scan: `flop` and `exp` in all; sampling: `sequences`.
     """
 
     name: tuple[str, ...]

@@ -23,7 +23,7 @@ def row_energy_j(soc: Soc, table: Table) -> dict[str, Floats]:
     out: dict[str, Floats] = {}
     for number, (name, unit) in enumerate(soc.units.items()):
         mine = (table.owner == number) * table.active * soc.power_scale(name)
-        for part, value in power.unit_energy_j(unit, table.costs, table.rows.compute_format).items():
+        for part, value in power.unit_energy_j(unit, table.costs, table.rows).items():
             out[f"{name}_{part}"] = value * mine
     for column, name in enumerate(soc.shared):
         scale = table.active * soc.power_scale(name)
@@ -32,6 +32,8 @@ def row_energy_j(soc: Soc, table: Table) -> dict[str, Floats]:
             out[name] = scale * memory.energy_j(soc.tiers[name], byte - written, written)
         else:
             out[name] = scale * link.energy_j(soc.links[name], byte)
+    if soc.chip.software.sampling_energy_mj_per_token > 0.0:
+        out["sampling"] = power.sampling_energy_j(soc.chip.software, table.rows, soc.chip.placement.tensor_parallel)
     for name, control in soc.controls.items():
         mine = np.array([soc.dispatcher(block) == name for block in soc.resources])[table.owner]
         out[name] = soc.power_scale(name) * power.control_energy_j(control, table.commands * table.active * mine)

@@ -23,6 +23,7 @@ from archmodel.components import memory
 from archmodel.errors import MappingError
 from archmodel.evaluate import evaluate_steps
 from archmodel.parallel import divided
+from archmodel.result import Result
 from archmodel.soc import Soc, default_tier
 from archmodel.spec.chip import ChipSpec, SoftwareSpec
 from archmodel.spec.model import ModelSpec
@@ -33,15 +34,16 @@ from archmodel.steps import Group, Sample, Step
 def served_precision(name: str, kv_cache: str = "bf16") -> PrecisionSpec:
     """Number formats of a dense model as libraries serve it, by the name of its checkpoint: bf16, fp8 or nvfp4.
 
-    Quantised are the matrices of the layers; attention of the latter two computes in fp8. The cache is given apart, for it is
-    an option of the library. Raises MappingError for another name.
+    Quantised are the matrices of the layers; attention of the latter two computes in fp8. mxfp4 stores weights alone, which are
+    multiplied in bf16. The cache is given apart, for it is an option of the library. Raises MappingError for another name.
     """
-    narrow = {"bf16": "bf16", "fp8": "fp8", "fp8_block": "fp8", "nvfp4": "fp8"}
+    narrow = {"bf16": "bf16", "fp8": "fp8", "fp8_block": "fp8", "nvfp4": "fp8", "mxfp4": "bf16"}
     if name not in narrow:
         raise MappingError(f"{name}: no such served format; known are {', '.join(narrow)}")
     weights = "fp8" if name == "fp8_block" else name
     return PrecisionSpec(
-        weights=weights, embedding="bf16", attention=narrow[name], feed_forward=weights, kv_cache=kv_cache,
+        weights=weights, embedding="bf16", attention=narrow[name], kv_cache=kv_cache,
+        feed_forward="bf16" if name == "mxfp4" else weights,
         source=f"a checkpoint in {name}",
     )  # fmt: skip
 
@@ -70,6 +72,34 @@ def serving_point(
 
     Raises MappingError where not one sequence fits.
     """
+    return point_of(serving_steps(chip, model, precision, tp, concurrency, isl, osl, stack), osl)
+
+
+def point_of(result: Result, osl: int) -> ServingPoint:
+    """What a client sees of answers of `osl` tokens, from `serving_steps`."""
+    batch = result.workload.request.batch
+    with_prompt_s, decode_s = (step.total_s for step in result.steps)
+    others_s = (batch - 1) * max(0.0, with_prompt_s - decode_s)  # the prompts of the others, once each
+    share = result.chip.software.prompt_interference
+    return ServingPoint(
+        ttft_s=with_prompt_s + (1.0 - share) * others_s,
+        tpot_s=decode_s + share * others_s / osl,
+        static_tpot_s=decode_s,
+        batch=batch,
+    )
+
+
+def serving_steps(
+    chip: ChipSpec,
+    model: ModelSpec,
+    precision: PrecisionSpec,
+    tp: int,
+    concurrency: int,
+    isl: int,
+    osl: int,
+    stack: SoftwareSpec | None = None,
+) -> Result:
+    """The two steps of such a loop: one with a prompt in it, and one that decodes only. Raises as `serving_point`."""
     placement = attrs.evolve(chip.placement, tensor_parallel=tp)
     chip = attrs.evolve(chip, placement=placement, software=stack or chip.software)
     batch = min(concurrency, sequences_that_fit(chip, model, precision, isl, osl))
@@ -79,16 +109,7 @@ def serving_point(
     decode = Step("decode", "decode", (decoding,))
     others = (attrs.evolve(decoding, sequences=batch - 1),) if batch > 1 else ()
     mixed = Step("prefill", "prefill", (Group(1, isl, 0), *others))
-    result = evaluate_steps(chip, workload, [Sample(mixed, 1.0, 0.0), Sample(decode, 1.0, 1.0)])
-    with_prompt_s, decode_s = (step.total_s for step in result.steps)
-    others_s = (batch - 1) * max(0.0, with_prompt_s - decode_s)  # the prompts of the others, once each
-    share = chip.software.prompt_interference
-    return ServingPoint(
-        ttft_s=with_prompt_s + (1.0 - share) * others_s,
-        tpot_s=decode_s + share * others_s / osl,
-        static_tpot_s=decode_s,
-        batch=batch,
-    )
+    return evaluate_steps(chip, workload, [Sample(mixed, 1.0, 0.0), Sample(decode, 1.0, 1.0)])
 
 
 def sequences_that_fit(chip: ChipSpec, model: ModelSpec, precision: PrecisionSpec, isl: int, osl: int) -> int:

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from archmodel.holdout import FIT_SHARE, SEED
 from archmodel.options import AsJson, ChipFile, Quiet, Settings
 from archmodel.report.console import print_json, stdout, working
 from archmodel.spec.toml import load_chip, parse_overrides
-from archmodel.split import FIT_SHARE, SEED
 
 
 def _list_kinds(asked: bool) -> None:
@@ -64,12 +64,20 @@ def validate_command(
         from archmodel.report import validation as report
         from archmodel.validation.run import validate
 
-        found = validate(root, transfer=not quick, serving=not quick)
+        found = validate(root, transfer=not quick, serving=not quick, energy=not quick, hetero=not quick)
     files: list[Path] = []
     if not quick:
         with working("writing the report", quiet):
             files = report.write_validation(found, output_dir)
     stdout().print(report.summary_table(found), *report.skipped_lines(found), sep="\n")
+    if found.energy:
+        from archmodel.report.validation_energy import energy_table
+
+        stdout().print(energy_table(found.energy))
+    if found.hetero.cases:
+        from archmodel.report.validation_hetero import summary_line
+
+        stdout().print(summary_line(found.hetero))
     if files:
         from archmodel.report.table import written
 

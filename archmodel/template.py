@@ -102,12 +102,14 @@ class Builder:
         exp: float = 0.0,
         reads: float = 1.0,
         writes: float = 1.0,
+        sequences: float = 0.0,
     ) -> int:
         """Element-wise work; `flop`, `exp`, `reads` and `writes` are per element of the output stream."""
         a = self.setting.activation_byte
         return self.add(
             name, Kind.VECTOR, role, capability, after, compute_format=FORMATS.index("fp32"), flop=elements * flop,
             exp=elements * exp, read_byte=elements * reads * a, write_byte=elements * writes * a,
+            sequences=sequences,
         )  # fmt: skip
 
     def norm(self, name: str, after: int, bias: bool) -> int:

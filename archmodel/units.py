@@ -19,6 +19,7 @@ SUFFIXES: Final[dict[str, str]] = {
     "_pj_per_bit": "pJ/bit",
     "_pj_per_mac": "pJ/MAC",
     "_pj_per_flop": "pJ/FLOP",
+    "_mj_per_token": "mJ/token",
     "_byte_per_core_per_cycle": "B/cycle/core",
     "_byte_per_cycle": "B/cycle",
     "_byte_per_token": "B/token",

@@ -382,7 +382,7 @@ def test_every_chip_and_workload_gives_figures(chip: Path, tmp_path: Path) -> No
         head = f'chip = "{chip.as_posix()}"\nworkload = "{workload.as_posix()}"'
         found = chip_figures(load_claims(small(tmp_path, head=head, claim="peak_tops = 1")))
         assert found["bandwidth_gb_per_s"] > 100
-        assert found["capacity_gb"] >= 8
+        assert found["capacity_gb"] >= (0.1 if chip.stem == "northpole" else 8)
         assert found["parameters"] >= found["active_parameters"] > 1e7
 
 

@@ -13,11 +13,11 @@ PACKAGE = Path(archmodel.__file__).parent
 
 #: floors from the ground up; a file imports from its own floor and from below
 FLOORS = (
-    ("errors", "units", "dtypes"),
+    ("errors", "units", "dtypes", "theory"),
     ("kernels",),
     ("spec",),
     ("matrices", "plan"),
-    ("sizes", "costs", "operations", "sharing", "experts", "table_file", "expert_table", "split", "parallel"),
+    ("sizes", "costs", "operations", "sharing", "experts", "table_file", "expert_table", "holdout", "parallel"),
     ("components",),
     ("steps",),
     ("template",),
@@ -27,7 +27,7 @@ FLOORS = (
     ("partition", "operation_table", "eager"),
     ("cells",),
     ("residency", "predict", "doors"),
-    ("accuracy",),
+    ("accuracy", "operation_power"),
     ("calibration",),
     ("schedule",),
     ("result",),

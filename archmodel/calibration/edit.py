@@ -8,7 +8,7 @@ from collections.abc import Mapping
 _EARLIER = re.compile(r"(?:; (?:\\\n)?)?fitted: by calibrate[^;\"]*")
 
 
-def with_numbers(text: str, values: Mapping[str, float], sources: Mapping[str, str], rows: str) -> str:
+def with_numbers(text: str, values: Mapping[str, float | Mapping[str, float]], sources: Mapping[str, str], rows: str) -> str:
     """`text` with the numbers at the keys block.name replaced, or added at the end of the block.
 
     The source of each block touched gains `fitted: by calibrate: <its numbers> on <rows>`, in place of an earlier such;
@@ -45,9 +45,9 @@ def _extent(lines: list[str], block: str) -> tuple[int, int]:
     return (start, end) if start >= 0 else (-1, -1)
 
 
-def _with_number(body: str, name: str, value: float) -> str:
-    number = f"{value:.4g}"
-    pattern = re.compile(rf"^(\s*{re.escape(name)}\s*=\s*)[^\s#]+", re.MULTILINE)
+def _with_number(body: str, name: str, value: float | Mapping[str, float]) -> str:
+    number = f"{value:.4g}" if isinstance(value, float) else f"{{ {', '.join(f'{k} = {v:.4g}' for k, v in value.items())} }}"
+    pattern = re.compile(rf"^(\s*{re.escape(name)}\s*=\s*)(?:\{{[^}}]*\}}|[^\s#]+)", re.MULTILINE)
     if pattern.search(body):
         return pattern.sub(rf"\g<1>{number}", body, count=1)
     last = max((found.end() for found in re.finditer(r"^[^\S\n]*[^\s#].*(?:\n|\Z)", body, re.MULTILINE)), default=0)

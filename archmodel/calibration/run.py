@@ -10,13 +10,15 @@ import numpy as np
 
 from archmodel.accuracy import Accuracy, accuracies
 from archmodel.calibration.constants import STAGES, Constant, constants_of, value, with_values
+from archmodel.calibration.energy import energy, gpu_of
 from archmodel.calibration.fit import Fit, fit, ticks
 from archmodel.calibration.measured import MeasuredTable, Sample, read_measured, sample
+from archmodel.calibration.power import PowerFit, fit_power
 from archmodel.errors import MappingError, TableError
+from archmodel.holdout import FIT_SHARE, SEED
 from archmodel.operations import Floats
 from archmodel.predict import predict_operations
 from archmodel.spec.chip import ChipSpec, GpuSpec
-from archmodel.split import FIT_SHARE, SEED
 
 #: rows of a stage that a fit looks at, and its steps once a start is chosen
 MOST_ROWS = 1500
@@ -60,9 +62,15 @@ class Calibration:
     seed: int
 
     @property
-    def values(self) -> dict[str, float]:
-        """Fitted numbers by key, rounded as they are written."""
-        return {constant.key: constant.after for constant in self.constants if constant.fitted}
+    def values(self) -> dict[str, float | Mapping[str, float]]:
+        """Fitted numbers by key, rounded as they are written; of a table by format the whole of it."""
+        found: dict[str, float | Mapping[str, float]] = {}
+        for constant in self.constants:
+            if constant.fitted:
+                block, name = constant.key.split(".")
+                table = getattr(self.chip.blocks[block], name)
+                found[constant.key] = dict(table) if isinstance(table, Mapping) else constant.after
+        return found
 
 
 def calibrate(chip: ChipSpec, paths: Sequence[str | Path], *, seed: int = SEED, share: float = FIT_SHARE,
@@ -89,11 +97,15 @@ def calibrate(chip: ChipSpec, paths: Sequence[str | Path], *, seed: int = SEED, 
         if part is not None:
             fitted, found = _stage(fitted, stage, part, seed, progress or _silent)
             constants += found
+    powers = fit_power(chip, fitted, tables, seed)
+    if powers is not None:
+        constants += _power_constants(fitted, powers)
+        fitted = powers.chip
     if not constants:
         raise TableError(f"{', '.join(map(str, paths))}: no rows that tell a constant of {chip.name}")
     used = [part for part in samples.values() if part is not None]
     return Calibration(
-        chip=fitted, constants=tuple(constants), errors=_errors(chip, fitted, tables),
+        chip=fitted, constants=tuple(constants), errors=(*_errors(chip, fitted, tables), *(powers.errors if powers else ())),
         files=tuple(Path(path).name for path in paths), rows=sum(map(len, used)),
         families=sum(len(np.unique(part.family)) for part in used), seed=seed,
     )  # fmt: skip
@@ -127,6 +139,21 @@ def _stage(chip: ChipSpec, stage: str, part: Sample, seed: int, progress: Progre
                            rows=len(part), warning=_warning(constant, after, spread))
         )  # fmt: skip
     return with_values(chip, values), report
+
+
+def _power_constants(chip: ChipSpec, found: PowerFit) -> list[FittedConstant]:
+    """The energies that measured power told; of the MACs that in bf16, the other formats move with it."""
+    unit, _ = gpu_of(chip)
+    report = []
+    for index, (name, after) in enumerate(found.values.items()):
+        told = found.fit.effect[index] >= LEAST_EFFECT
+        spread = float(np.exp(min(1.645 * found.fit.error[index], 100.0))) if told else np.inf
+        warning = f"is hardly told by these rows: a factor of {spread:.3g} either way fits nearly as well"
+        report.append(
+            FittedConstant(key=f"{unit}.{name}", stage="power", before=energy(chip, name), after=after, low=after / spread,
+                           high=after * spread, rows=found.rows, warning=warning if spread > LARGEST_SPREAD else "")
+        )  # fmt: skip
+    return report
 
 
 def _fit(chip: ChipSpec, part: Sample, constants: Mapping[str, Constant], seed: int, tick: Callable[[], None]) -> Fit:

@@ -9,7 +9,10 @@ import numpy as np
 from rich.table import Table
 
 from archmodel.report.files import Writer, write_whole
+from archmodel.report.markdown import markdown
 from archmodel.report.names import name_of
+from archmodel.report.validation_energy import energy_section
+from archmodel.report.validation_hetero import section
 from archmodel.validation.llmcompass import PeerPoints
 from archmodel.validation.points import DEVICES, OPERATIONS, REGIMES, Points
 from archmodel.validation.run import Validation
@@ -36,8 +39,6 @@ Messages of {SMALLEST_MESSAGE // 1024} KiB and more. The L40S has no NVLink and 
 that its figures are those of that node. Calls of a library without graphs (eager) carry its launch time, which the
 model leaves to the software stack: no bar counts them.""",
 }
-
-Cells = Sequence[str]
 
 #: largest median error [%] of bf16 GEMMs on a device left out of the fit
 LEFT_OUT_BAR = 15.0
@@ -119,15 +120,11 @@ def page(validation: Validation) -> str:
         _left_out(validation),
         _peers(validation),
         _serving(validation),
+        energy_section(validation.energy) if validation.energy else "",
+        section(validation.hetero),
         _skipped(validation),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def markdown(header: Cells, rows: Iterable[Cells], texts: int = 1) -> str:
-    """A table; the first `texts` columns are text, the others are numbers."""
-    lines = [header, [*["---"] * texts, *["---:"] * (len(header) - texts)], *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def _introduction(validation: Validation) -> str:

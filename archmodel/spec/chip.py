@@ -89,7 +89,9 @@ class GpuSpec:
     mac_energy_pj: Mapping[str, float] = by_format("energy of one MAC by format", default={"fp16": 0.72})
     vector_energy_pj_per_flop: float = number("vector operation, instruction included", at_least=0, default=1.0)
     operand_energy_pj_per_bit: float = number("cache to core: wires, shared memory, registers", at_least=0, default=0.3)
-    static_power_w: float = number("leakage and clocks while powered", at_least=0, default=0.0)
+    active_power_w: float = number("clocks and issue of the matrix units while a kernel uses them, MACs not included",
+                                   at_least=0, default=0.0)  # fmt: skip
+    static_power_w: float = number("leakage, clocks and contexts while powered", at_least=0, default=0.0)
 
 
 @attrs.frozen(kw_only=True)
@@ -243,6 +245,8 @@ class SoftwareSpec:
     step_us: float = number("host work between two steps that the units wait for", at_least=0, default=0.0)
     sequence_us: float = number("the same for each sequence of the step (scheduling, sampling, detokenising)", at_least=0,
                                 default=0.0)  # fmt: skip
+    sampling_energy_mj_per_token: float = number("choosing one token on the device, beyond the events that are counted",
+                                                 at_least=0, default=0.0)  # fmt: skip
     fused: tuple[str, ...] = names(
         "vector operations that run inside the kernel before them, where the placement fuses at all", *CAPABILITIES,
         default=("norm", "rotary", "activation", "quantise"),
