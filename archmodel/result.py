@@ -7,44 +7,59 @@ from functools import cached_property
 import attrs
 import numpy as np
 
-from archmodel.components import link, memory, power
+from archmodel.components import boundary, dvfs, link, memory, power
 from archmodel.costs import Floats
+from archmodel.energy_kinds import by_kind_j
 from archmodel.plan import Plan
 from archmodel.residency import Residency
 from archmodel.schedule import Program, Table
 from archmodel.soc import Soc
 from archmodel.spec.chip import ChipSpec
+from archmodel.spec.system import member_of
 from archmodel.spec.workload import PrecisionSpec, WorkloadSpec
 from archmodel.steps import Step
 
 
 def row_energy_j(soc: Soc, table: Table) -> dict[str, Floats]:
-    """Dynamic energy [J] of one run of each row on all copies of a block, by component; arrays of shape (rows,)."""
+    """Dynamic energy [J] of one run of each row on all copies of a block, at its voltage, by component; shape (rows,) each."""
     out: dict[str, Floats] = {}
+    factor = dvfs.energy_factors(soc.chip)
     for number, (name, unit) in enumerate(soc.units.items()):
         mine = (table.owner == number) * table.active * soc.power_scale(name)
         for part, value in power.unit_energy_j(unit, table.costs, table.rows).items():
-            out[f"{name}_{part}"] = value * mine
+            out[f"{name}_{part}"] = value * mine * factor[name]
     for column, name in enumerate(soc.shared):
         scale = table.active * soc.power_scale(name)
         byte, written = table.byte[:, column], table.written_byte[:, column]
         if name in soc.tiers:
-            out[name] = scale * memory.energy_j(soc.tiers[name], byte - written, written)
+            out[name] = scale * memory.energy_j(soc.tiers[name], byte - written, written) * factor[name]
         else:
-            out[name] = scale * link.energy_j(soc.links[name], byte)
-    if soc.chip.software.sampling_energy_mj_per_token > 0.0:
-        out["sampling"] = power.sampling_energy_j(soc.chip.software, table.rows, soc.chip.placement.tensor_parallel)
+            out[name] = scale * link.energy_j(soc.links[name], byte) * factor[name]
     for name, control in soc.controls.items():
         mine = np.array([soc.dispatcher(block) == name for block in soc.resources])[table.owner]
-        out[name] = soc.power_scale(name) * power.control_energy_j(control, table.commands * table.active * mine)
+        each = power.control_energy_j(control, table.commands * table.active * mine)
+        out[name] = soc.power_scale(name) * each * factor[name]
+    return {**out, **_sampling_energy_j(soc, table)}
+
+
+def _sampling_energy_j(soc: Soc, table: Table) -> dict[str, Floats]:
+    """Energy [J] of choosing tokens beyond the events that are counted, by row: `sampling`, or `<member>.sampling`."""
+    out: dict[str, Floats] = {}
+    for number, name in enumerate(soc.units):
+        software, mine = soc.software(name), (table.owner == number) * soc.power_scale(name) / soc.copies(name)
+        if software.sampling_energy_mj_per_token > 0.0:
+            each = power.sampling_energy_j(software, table.rows, soc.chip.placement.tensor_parallel) * mine
+            key = ".".join(filter(None, (member_of(name), "sampling")))
+            out[key] = out.get(key, 0.0) + each
     return out
 
 
 @attrs.frozen(eq=False)
 class StepResult:
-    """One simulated step. `weight` is the number of steps it stands for in the totals."""
+    """One simulated step. `weight` is the number of steps it stands for in the totals; `soc` has the clocks that it ran at."""
 
     step: Step
+    soc: Soc
     weight: float
     program: Program
     segments_s: dict[str, float]
@@ -97,6 +112,17 @@ class Result:
         return self.decode_s / further if further > 0 else None
 
     @property
+    def limits_s(self) -> dict[str, tuple[float, float]]:
+        """The limits that the workload sets [s], each with what was reached [s]."""
+        values = {
+            "time_to_first_token": self.time_to_first_token_s,
+            "time_per_output_token": self.time_per_output_token_s,
+            "latency": self.total_s,
+        }
+        limits = {name: getattr(self.workload.limits, f"{name}_ms") * 1e-3 for name in values}
+        return {name: (limits[name], value) for name, value in values.items() if limits[name] > 0.0 and value is not None}
+
+    @property
     def tokens(self) -> int:
         """What throughput and efficiency count: generated tokens; of an encoder, the tokens that it reads."""
         request = self.workload.request
@@ -137,26 +163,70 @@ class Result:
         """Alike chips that divide the model. Energy and power are those of all of them; time, traffic and bytes of one."""
         return self.chip.placement.tensor_parallel
 
+    @property
+    def cards(self) -> int:
+        """All chips that run: those of the group, or of all members of a system."""
+        members = self.chip.members.values()
+        return self.chips * (sum(member.count for member in members) if members else 1)
+
     @cached_property
     def energy_j(self) -> dict[str, float]:
         """Energy [J] by component, dynamic and static; the values add up to the total."""
         scale = self.chip.power.scale * self.chips
         dynamic = self._sum(lambda step: step.energy_j)
-        static = self.soc.static_power_w()
         parts = {name: value * scale for name, value in dynamic.items()}
-        return {**parts, **{f"{name}_static": watt * self.total_s * scale for name, watt in static.items() if watt > 0.0}}
+        return {**parts, **{f"{name}_static": joule * scale for name, joule in self._static_j.items() if joule > 0.0}}
 
     @cached_property
     def row_energy_j(self) -> dict[str, Floats]:
         """Dynamic energy [J] of one run of each row, by component; arrays of shape (rows,)."""
         scale = self.chip.power.scale * self.chips
-        return {name: value * scale for name, value in row_energy_j(self.soc, self.table).items()}
+        out = {name: value * scale for name, value in row_energy_j(self.soc, self.table).items()}
+        for soc in dict.fromkeys(step.soc for step in self.steps if step.soc is not self.soc):
+            mine = sum(step.count for step in self.steps if step.soc is soc) > 0
+            for name, value in row_energy_j(soc, self.table).items():
+                out[name] = np.where(mine, value * scale, out[name])
+        return out
+
+    @cached_property
+    def energy_by_kind_j(self) -> dict[str, float]:
+        """Energy [J] by kind of operation, of commands (`control`) and `static`; the values add up to the total."""
+        runs = np.asarray(sum(step.weight * step.count for step in self.steps))
+        controls = self.soc.controls
+        parts = by_kind_j(self.table, (v for name, v in self.row_energy_j.items() if name not in controls), runs)
+        static_j = sum(self._static_j.values()) * self.chip.power.scale * self.chips
+        others = {"control": sum(self.energy_j[name] for name in controls), "static": static_j}
+        return {**parts, **{name: joule for name, joule in others.items() if joule > 0.0}}
+
+    def step_static_power_w(self, step: StepResult) -> dict[str, float]:
+        """Static power [W] of all `chips` in a step by block, and of the chip as a whole under `chip`."""
+        static = step.soc.static_power_w()
+        return {name: watt * self.chip.power.scale * self.chips for name, watt in static.items() if watt > 0.0}
 
     @property
     def static_power_w(self) -> dict[str, float]:
-        """Static power [W] by block, and of the chip as a whole under `chip`."""
-        static = self.soc.static_power_w()
-        return {name: watt * self.chip.power.scale * self.chips for name, watt in static.items() if watt > 0.0}
+        """Mean static power [W] of all `chips` over the run, by block, and of the chip as a whole under `chip`."""
+        scale = self.chip.power.scale * self.chips / self.total_s
+        return {name: joule * scale for name, joule in self._static_j.items() if joule > 0.0}
+
+    def phase_power_w(self, phase: str) -> float:
+        """Mean power [W] of all `chips` in a phase."""
+        scale = self.chip.power.scale * self.chips
+        steps = [step for step in self.steps if step.step.phase == phase]
+        dynamic_j = sum(step.weight * sum(step.energy_j.values()) for step in steps) * scale
+        static_j = sum(step.weight * step.total_s * sum(self.step_static_power_w(step).values()) for step in steps)
+        return (dynamic_j + static_j) / self.phase_s(phase)
+
+    @property
+    def _static_j(self) -> dict[str, float]:
+        """Static energy [J] of one chip by block, before `power.scale`."""
+        time_s: dict[Soc, float] = {}
+        for step in self.steps:
+            time_s[step.soc] = time_s.get(step.soc, 0.0) + step.weight * step.total_s
+        if len(time_s) == 1:
+            time_s = {self.first.soc: self.total_s}
+        parts = [(soc.static_power_w(), span_s) for soc, span_s in time_s.items()]
+        return {name: sum(watt[name] * span_s for watt, span_s in parts) for name in parts[0][0]}
 
     @property
     def total_j(self) -> float:
@@ -165,6 +235,16 @@ class Result:
     @property
     def power_w(self) -> float:
         return self.total_j / self.total_s
+
+    @cached_property
+    def boundary_added_w(self) -> dict[str, dict[str, float]]:
+        """Mean power [W] that each boundary adds to the one inside it, by part; of all `chips`."""
+        return boundary.added_power_w(self.chip, self.cards, self.power_w)
+
+    @property
+    def boundary_power_w(self) -> dict[str, float]:
+        """Mean power [W] at each boundary that the chip file describes: chip, board, wall, facility; of all `chips`."""
+        return boundary.boundary_power_w(self.boundary_added_w)
 
     @property
     def tokens_per_joule(self) -> float:
@@ -231,12 +311,19 @@ class Result:
                     f"{name}: {member.count} cards: times, traffic, capacity and utilisation are of the one with most to do, "
                     f"energy and power of all {member.count}"
                 )
+            parts = (joule for block, joule in self.energy_j.items() if member_of(block) == name)
+            card_w, most_w = sum(parts) / self.total_s / member.count, member.power.limit_w
+            if most_w and card_w > most_w:
+                notes.append(f"{name}: mean power of a card, {card_w:.0f} W, is above its limit of {most_w:.0f} W")
         for tier, fraction in self.residency.spilled.items():
             notes.append(f"{fraction:.1%} of the weights of {tier} are spilled to {self.residency.spill_tier}")
-        limit = self.chip.power.limit_w
-        each_w = self.power_w / self.chips
-        if limit and each_w > limit:
-            notes.append(f"mean power {each_w:.0f} W is above the limit of {limit:.0f} W: a real chip would lower its clock")
+        limit_w = self.chip.power.limit_w
+        for phase in self.phases:
+            if limit_w and (each_w := self.phase_power_w(phase) / self.chips) > limit_w:
+                notes.append(
+                    f"mean power of {phase}, {each_w:.0f} W, is above the limit of {limit_w:.0f} W: a real chip would lower "
+                    f"its clock (--power-cap-w {limit_w:g} finds it where blocks have voltage points)"
+                )
         return tuple(notes)
 
     def bottleneck(self, phase: str) -> str:

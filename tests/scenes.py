@@ -9,7 +9,7 @@ import numpy as np
 
 from archmodel.spec.chip import Block, ChipSpec, CimSpec, GpuSpec, LinkSpec, MemberSpec, NeuromorphicSpec, NpuSpec
 from archmodel.spec.shape import ShapeSpec, expand
-from archmodel.spec.system import first_placement, flattened
+from archmodel.spec.system import first_placement, flattened, of_chip
 from archmodel.spec.toml import load_chip
 from archmodel.spec.workload import PlacementSpec, RequestSpec, WorkloadSpec
 
@@ -154,7 +154,7 @@ def random_pair(rng: np.random.Generator) -> ChipSpec:
 
 def composed(name: str, members: dict[str, tuple[MemberSpec, ChipSpec]], own: dict[str, Block], **fields: object) -> ChipSpec:
     """A system of chips and blocks of its own, as a file would make it; software and power are those of each chip."""
-    specs = {key: attrs.evolve(member, software=chip.software, power=chip.power) for key, (member, chip) in members.items()}
+    specs = {key: of_chip(member, chip) for key, (member, chip) in members.items()}
     pairs = {key: (specs[key], chip) for key, (_, chip) in members.items()}
     blocks = flattened(own, pairs)
     first = next(iter(specs.values()))

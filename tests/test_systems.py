@@ -12,20 +12,28 @@ from scenes import BASELINE, HETERO, ROOT, changed, composed, counted, random_ch
 
 from archmodel import sizes
 from archmodel.cli import main
+from archmodel.components import dvfs
 from archmodel.components import link as links
+from archmodel.economics.costing import run_cost
 from archmodel.errors import MappingError
 from archmodel.evaluate import evaluate
 from archmodel.operations import Kind
 from archmodel.spec.chip import MemberSpec
+from archmodel.spec.economics_file import default_economics
+from archmodel.spec.system import chip_of
 from archmodel.spec.toml import load_chip, load_workload
 from archmodel.spec.workload import PlacementSpec, RequestSpec
+from archmodel.splitting.search import explore
+from archmodel.splitting.strategies import by_experts, by_module, ground_of, one_side
 
 H100 = load_chip(ROOT / "chips/h100_sxm.toml")
 LLAMA = load_workload(ROOT / "workloads/llama3_8b.toml", {"request.output_tokens": 4, "request.batch": 16})
 MOE = load_workload(ROOT / "workloads/llm_100b_moe.toml", {"request.output_tokens": 3, "request.batch": 16})
+DEEPSEEK = load_workload(ROOT / "workloads/deepseek_v3_q4.toml", {"request.output_tokens": 2})
 SHIPPED = {
     "hetero_v1": "llm_100b",
     "gpu_npu_pcie5": "llama3_8b",
+    "gpu_cim": "llama3_8b",
     "cpu_gpu": "deepseek_v3_q4",
     "afd_17_1": "minimax_m2_5",
 }
@@ -75,7 +83,7 @@ def test_segments_and_energy_add_up(result):
         if getattr(block, "static_power_w", 0.0):
             cards = result.soc.copies(name)
             member = result.chip.members.get(name.partition(".")[0])
-            watt = block.static_power_w * cards * (member.power.scale if member else 1.0)
+            watt = block.static_power_w * dvfs.static_factor(block) * cards * (member.power.scale if member else 1.0)
             assert result.energy_j[f"{name}_static"] == pytest.approx(watt * result.total_s, rel=1e-12)
 
 
@@ -114,6 +122,12 @@ def test_a_system_of_one_card_is_the_chip(seed, parallel):
     assert list(system.segments_s.values()) == list(alone.segments_s.values())
     assert system.total_j == pytest.approx(alone.total_j, rel=1e-12)
     assert [b.byte for b in system.residency.buffers] == [b.byte for b in alone.residency.buffers]
+
+
+def test_the_chip_of_a_member_is_the_chip():
+    system = counted(HETERO, 3)
+    chip = chip_of(system, "card")
+    assert (chip.blocks, chip.power, chip.process_nm) == (HETERO.blocks, HETERO.power, HETERO.process_nm)
 
 
 def test_the_shipped_system_of_one_card_is_the_chip():
@@ -185,6 +199,46 @@ def test_cards_that_divide_experts_hold_a_part_of_them_and_exchange_tokens_twice
         "INT8 there, FP16 back"
     )
     assert four.time_per_output_token_s < one.time_per_output_token_s
+
+
+def test_experts_may_lie_apart_from_the_rest_of_the_feed_forward_part():
+    """As KTransformers places them: a token crosses once, whatever number of experts it chose, and its sum comes back."""
+    shared = attrs.evolve(MOE.model, kinds=tuple(
+        attrs.evolve(kind, moe=attrs.evolve(kind.moe, shared_intermediate=640)) for kind in MOE.model.kinds))  # fmt: skip
+    chip = changed(H100, hbm={"capacity_gb": 200.0})
+    members = {"one": (attrs.evolve(ONE_CARD, drop=("host",)), chip), "other": (attrs.evolve(ONE_CARD, drop=("host",)), chip)}
+    roles = dict.fromkeys(("attention", "projection", "feed_forward", "router", "vector", "head", "embedding"), "one.gpu")
+    own = {"host": H100.blocks["host"]}
+
+    def run(**changes):
+        placement = PlacementSpec(**{**roles, **changes})
+        return evaluate(composed("apart", members, own, placement=placement), attrs.evolve(MOE, model=shared))
+
+    apart, together = run(experts="other.gpu"), run(feed_forward="other.gpu", experts="")
+    held = {b.tier: b.byte for b in apart.residency.buffers if b.what == "weights"}
+    parts = sizes.breakdown(shared)
+    assert held["other.hbm"] == parts["experts"], "INT8, and nothing else"
+    assert held["one.hbm"] > parts["feed_forward"] > 0
+    names, step = np.array(apart.table.rows.name), apart.steps[1]
+    there, back = names == "one.gpu_to_other.gpu", names == "other.gpu_to_one.gpu"
+    layers, stream = len(shared.order), 16 * shared.hidden * 2
+    pcie = apart.soc.shared.index("other.pcie")
+    choices = 16 * 4 * 8
+    assert (apart.table.byte[there, pcie] @ step.count[there]) == pytest.approx(layers * (stream + choices))
+    assert (apart.table.byte[back, pcie] @ step.count[back]) == pytest.approx(layers * stream)
+    assert together.chip.placement.experts == ""
+    assert {b.tier for b in together.residency.buffers if b.what == "weights"} == {"one.hbm", "other.hbm"}
+
+
+def test_a_system_costs_what_its_chips_cost():
+    prices = default_economics()
+    workload = attrs.evolve(LLAMA, request=attrs.evolve(LLAMA.request, batch=4))
+    one = run_cost(evaluate(H100, workload), prices)
+    system = run_cost(evaluate(counted(H100, 4), workload), prices)
+    share = one.phases["decode"].capital_usd / one.phases["decode"].total_s
+    assert system.phases["decode"].capital_usd / system.phases["decode"].total_s == pytest.approx(4 * share, rel=1e-9)
+    assert (one.chips, system.chips) == (1, 4)
+    assert run_cost(evaluate(load_chip(ROOT / "chips/systems/cpu_gpu.toml"), DEEPSEEK), prices) is None, "a CPU without [cost]"
 
 
 def test_a_group_is_no_larger_than_its_peers():
@@ -260,6 +314,29 @@ def test_cards_share_what_the_system_has_once():
     one, four = time(1), time(4)
     assert four.time_per_output_token_s > 3.5 * one.time_per_output_token_s
     assert four.traffic_byte("decode")["ddr"] == pytest.approx(4 * one.traffic_byte("decode")["ddr"], rel=1e-2)
+
+
+# ------------------------------------------------------------------------------------------- a search among systems
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_auto_never_loses_to_a_fixed_strategy(seed):
+    """On cards that divide sequences or experts, against strategies evaluated here."""
+    chip, workload = scene(300 + seed)
+    ground, auto = ground_of(chip, workload), explore(chip, workload).best
+    for strategy in (*one_side(ground), *by_module(ground), *by_experts(ground)):
+        try:
+            fixed = evaluate(chip, workload, plan=strategy.plan)
+        except MappingError:
+            continue
+        assert auto.result.total_s <= fixed.total_s * (1 + 1e-12), strategy.name
+
+
+def test_auto_finds_the_experts_on_the_cpu():
+    chip = load_chip(ROOT / "chips/systems/cpu_gpu.toml")
+    found = explore(chip, DEEPSEEK)
+    assert found.best.strategy.name == "auto: routed experts on cpu.cores, all else on gpu_card.gpu"
+    assert found.best.result.total_s == evaluate(chip, DEEPSEEK).total_s, "the placement of the file"
 
 
 # -------------------------------------------------------------------------------------------------- shipped systems

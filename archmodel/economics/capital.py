@@ -13,6 +13,7 @@ from archmodel.errors import Problem, SpecError
 from archmodel.spec.chip import ChipSpec, DramSpec, Unit
 from archmodel.spec.cost_check import sold_units, stack_bits
 from archmodel.spec.economics import EconomicsSpec, PackageSpec
+from archmodel.spec.system import chip_of
 
 
 @attrs.frozen
@@ -70,6 +71,24 @@ def capital(chip: ChipSpec, economics: EconomicsSpec) -> Capital:
     }
     share = economics.box.price_usd / economics.box.chips
     return Capital(cost.dies, die, parts, bill, cost.price_usd or None, share)
+
+
+@attrs.frozen
+class SystemCapital:
+    """What the chips of a system cost [USD], each with its share of a server, and how many there are of each."""
+
+    members: Mapping[str, tuple[Capital, int]]
+
+    @property
+    def total_usd(self) -> float:
+        return sum(bought.total_usd * count for bought, count in self.members.values())
+
+
+def run_capital(chip: ChipSpec, economics: EconomicsSpec) -> Capital | SystemCapital:
+    """Capital of what runs: a chip, or all chips of a system. Raises SpecError as `capital` does."""
+    if not chip.members:
+        return capital(chip, economics)
+    return SystemCapital({n: (capital(chip_of(chip, n), economics), member.count) for n, member in chip.members.items()})
 
 
 def _missing(chip: ChipSpec, economics: EconomicsSpec) -> list[Problem]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from archmodel.economics.capital import Capital, capital
+from archmodel.economics.capital import Capital, capital, run_capital
 from archmodel.economics.die_area import areas_mm2, cost_of, node_name, node_of
 from archmodel.economics.fleet import Carried, Residents, carried, residents
 from archmodel.economics.running import Running, Service, running, service
@@ -15,6 +15,7 @@ from archmodel.result import Result
 from archmodel.spec.chip import ChipSpec
 from archmodel.spec.economics import EconomicsSpec
 from archmodel.spec.model import ModelSpec
+from archmodel.spec.system import chip_of
 
 
 @attrs.frozen(eq=False)
@@ -69,16 +70,20 @@ def costing(
 
 def run_cost(result: Result, economics: EconomicsSpec) -> Running | None:
     """What a run costs; None where its chip has no `[cost]`, or the economics nothing for it."""
-    if result.chip.cost is None:
+    if not result.chip.members and result.chip.cost is None:
         return None
     try:
-        return running(result, capital(result.chip, economics), economics)
+        return running(result, run_capital(result.chip, economics), economics)
     except SpecError:
         return None
 
 
 def economics_sources(chip: ChipSpec, economics: EconomicsSpec, *, runs: bool) -> Iterator[tuple[str, str]]:
-    """Name and source of the tables of the economics that a cost of this chip uses."""
+    """Name and source of the tables of the economics that a cost of this chip or system uses."""
+    for name in chip.members:
+        yield from economics_sources(chip_of(chip, name), economics, runs=runs)
+    if chip.members:
+        return
     yield "wafer", economics.wafer.source
     yield f"nodes.{node_name(chip)}", economics.nodes[node_name(chip)].source
     yield "die_area", economics.die_area.source

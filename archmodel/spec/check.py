@@ -25,6 +25,7 @@ from archmodel.spec.chip import (
     SramSpec,
     Unit,
 )
+from archmodel.spec.power import DvfsSpec
 from archmodel.spec.reader import nearest, shown
 from archmodel.spec.system import lane_problems, member_of
 from archmodel.spec.workload import ROLES, PlacementSpec
@@ -57,7 +58,7 @@ def routes(joins: Mapping[str, tuple[str, ...]], start: str) -> dict[str, list[t
 
 def chip_problems(blocks: Blocks, placement: PlacementSpec, members: Mapping[str, MemberSpec] | None = None) -> list[Problem]:
     """Everything wrong between the blocks of a chip or system. Routes are looked at once all else is fine."""
-    problems = [*_link_problems(blocks), *_unit_problems(blocks), *_share_problems(blocks)]
+    problems = [*_link_problems(blocks), *_unit_problems(blocks), *_share_problems(blocks), *_voltage_problems(blocks)]
     problems += [*_placement_problems(blocks, placement), *lane_problems(blocks, members or {})]
     if members and placement.tensor_parallel > 1:
         rule = "must be 1 in a system: set count of a member, and its parallel"
@@ -65,6 +66,29 @@ def chip_problems(blocks: Blocks, placement: PlacementSpec, members: Mapping[str
     if problems or None in blocks.values():
         return problems
     return _route_problems(blocks, placement)
+
+
+def boundary_problems(tables: Iterable[str]) -> list[Problem]:
+    """What a boundary's table lacks inside it: of `tables` among board, server and facility."""
+    inside = {"server": "board", "facility": "server"}
+    return [Problem(name, f"needs [{inside[name]}] beside it, the boundary inside it") for name in tables
+            if name in inside and inside[name] not in tables]  # fmt: skip
+
+
+def _voltage_problems(blocks: Blocks) -> list[Problem]:
+    """Clocks outside the voltage points of their block."""
+    problems = []
+    for name, block in blocks.items():
+        if isinstance(block, DvfsSpec) and block.voltage_points:
+            low, high = block.voltage_points[0][0], block.voltage_points[-1][0]
+            for key in ("nominal_clock_ghz", "clock_ghz"):
+                if not low <= (clock := getattr(block, key)) <= high:
+                    rule = f"must lie within the clocks of {name}.voltage_points, {low:g} to {high:g} GHz"
+                    problems.append(Problem(f"{name}.{key}", rule, f"{clock:g}"))
+        elif isinstance(block, DvfsSpec) and (block.nominal_clock_ghz or block.clock_static_share):
+            key = "nominal_clock_ghz" if block.nominal_clock_ghz else "clock_static_share"
+            problems.append(Problem(f"{name}.{key}", f"means nothing without {name}.voltage_points"))
+    return problems
 
 
 def _of(blocks: Blocks, *kinds: type) -> list[str]:
@@ -89,6 +113,9 @@ def _link_problems(blocks: Blocks) -> list[Problem]:
                 problems.append(Problem(key, "must not join a link, or links form a cycle", shown(end)))
             elif end not in blocks:
                 problems.append(Problem(key, "no such block" + nearest(end, blocks), shown(end)))
+        if link.supply and _misses(blocks, link.supply, (DvfsSpec,)):
+            known = nearest(link.supply, _of(blocks, DvfsSpec))
+            problems.append(Problem(f"{name}.supply", f"must name a block with a clock{known}", shown(link.supply)))
         twin = ends_of.setdefault(frozenset(link.joins), name)
         if twin != name:
             problems.append(Problem(key, f"joins the same blocks as {twin}: add its lanes to that link"))
@@ -162,6 +189,7 @@ def _placement_problems(blocks: Blocks, placement: PlacementSpec) -> list[Proble
     """Names in the placement that are no unit, host or tier of the chip."""
     problems = []
     wanted: dict[str, tuple[tuple[type, ...], str]] = {role: (_UNITS, "a unit") for role in ROLES}
+    wanted["light_unit"] = (_UNITS, "a unit")
     wanted["embedding"] = ((*_UNITS, HostSpec), "a unit or the host")
     wanted |= dict.fromkeys(("weights", "kv_cache", "spill"), (_TIERS, "a memory block"))
     for key, (kinds, words) in wanted.items():

@@ -99,7 +99,8 @@ def _renamed(name: str, member: MemberSpec, chip: ChipSpec, own: Mapping[str, Bl
             ends = tuple(_new_name(name, member, own, end) for end in block.joins if end not in member.drop or end in own)
             if len(ends) < 2 <= len(block.joins):
                 continue  # it led to what was dropped
-            block = attrs.evolve(block, joins=ends)
+            supply = block.supply and _new_name(name, member, own, block.supply)
+            block = attrs.evolve(block, joins=ends, supply=supply)
         elif isinstance(block, Unit):
             block = attrs.evolve(block, buffer=_new_name(name, member, own, block.buffer),
                                  memory=_new_name(name, member, own, block.memory))  # fmt: skip
@@ -149,6 +150,27 @@ def host_lanes(host: str, blocks: Mapping[str, Block | None], members: Mapping[s
         for name, link in links.items()
         if link.protocol == "pcie" and host in link.joins
     }
+
+
+def of_chip(member: MemberSpec, chip: ChipSpec) -> MemberSpec:
+    """The member with what belongs to its chip as a whole."""
+    return attrs.evolve(member, software=chip.software, power=chip.power, cost=chip.cost, process_nm=chip.process_nm)
+
+
+def chip_of(system: ChipSpec, name: str) -> ChipSpec:
+    """The chip of a member, its blocks under their own names; what the system has in place of a block is not in it."""
+    member, prefix = system.members[name], f"{name}."
+    blocks: dict[str, Block] = {}
+    for key, block in system.blocks.items():
+        if isinstance(block, LinkSpec):
+            ends = tuple(end.removeprefix(prefix) for end in block.joins)
+            block = attrs.evolve(block, joins=ends, supply=block.supply.removeprefix(prefix))
+        elif isinstance(block, Unit):
+            block = attrs.evolve(block, buffer=block.buffer.removeprefix(prefix), memory=block.memory.removeprefix(prefix))
+        if member_of(key) == name:
+            blocks[key.removeprefix(prefix)] = block
+    return ChipSpec(name=f"{system.name}.{name}", source=member.source, blocks=blocks, software=member.software,
+                    power=member.power, cost=member.cost, process_nm=member.process_nm)  # fmt: skip
 
 
 def with_software(chip: ChipSpec, software: SoftwareSpec) -> ChipSpec:

@@ -2,106 +2,30 @@
 
 from __future__ import annotations
 
-import copy
-import re
-import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 
 from archmodel.errors import Problem, SpecError
-from archmodel.spec.check import chip_problems
-from archmodel.spec.chip import KINDS, Block, ChipSpec, MemberSpec, PowerSpec, SoftwareSpec
-from archmodel.spec.cost import CostSpec
-from archmodel.spec.cost_check import cost_problems
+from archmodel.spec.chip import ChipSpec, SoftwareSpec
+from archmodel.spec.chip_file import build_one_chip, chip_table
 from archmodel.spec.huggingface import read_config
 from archmodel.spec.model import ModelSpec
-from archmodel.spec.reader import build, nearest, read_text, shown
+from archmodel.spec.reader import build, nearest, shown
 from archmodel.spec.shape import ShapeSpec, expand, shape_problems
-from archmodel.spec.system import Members, at_stages, first_placement, flattened, member_problems, pipelines, stages
+from archmodel.spec.system_file import build_system
+from archmodel.spec.tables import Overrides, apply_overrides, laid_over, parse_overrides, read_table, through
 from archmodel.spec.workload import LimitsSpec, PlacementSpec, PrecisionSpec, RequestSpec, WorkloadSpec
 
-Overrides = Mapping[str, Any]
+__all__ = [
+    "WORKLOAD_TABLES", "Overrides", "apply_overrides", "build_chip", "build_workload", "chip_table", "laid_over", "load_chip",
+    "load_stack", "load_workload", "parse_overrides", "read_table",
+]  # fmt: skip
 
-_CHIP_TABLES = {"chip": ChipSpec, "placement": PlacementSpec, "precision": PrecisionSpec, "software": SoftwareSpec,
-                "power": PowerSpec, "cost": CostSpec}  # fmt: skip
-_OPTIONAL = ("precision", "cost")  # tables of a chip that are None where they are missing
 _RUN_TABLES = {"request": RequestSpec, "precision": PrecisionSpec, "limits": LimitsSpec, "placement": PlacementSpec}
 WORKLOAD_TABLES = ("workload", "model", *_RUN_TABLES)
-
-_MAX_DEPTH = 8  # tables and lists inside each other; a spec has three
-_BLOCK_NAME = re.compile(r"[^\W\d][\w-]*")
-_NAME_RULE = "must be a name of letters, digits, _ and -, and begin with a letter"
-
-
-def read_table(path: str | Path) -> dict[str, Any]:
-    """The table of a TOML file. Raises SpecError with line and column where it is no TOML."""
-    text = read_text(path)
-    too_deep = SpecError(str(path), [Problem("file", "is nested too deeply for a spec")])
-    try:
-        table = tomllib.loads(text)
-    except ValueError as error:  # TOMLDecodeError, or an integer of thousands of digits
-        raise SpecError(str(path), [Problem("file", f"is not valid TOML: {error}{_line_of(error, text)}")]) from None
-    except RecursionError:
-        raise too_deep from None
-    if _is_deep(table):
-        raise too_deep
-    return table
-
-
-def _line_of(error: ValueError, text: str) -> str:
-    """The line that the parser names."""
-    found = re.search(r"at line (\d+)", str(error))
-    line = text.splitlines()[int(found[1]) - 1 :][:1] if found else []
-    return f": {shown(line[0].strip())}" if line else ""
-
-
-def _is_deep(value: Any, left: int = _MAX_DEPTH) -> bool:
-    if not isinstance(value, dict | list):
-        return False
-    return left == 0 or any(_is_deep(inner, left - 1) for inner in (value.values() if isinstance(value, dict) else value))
-
-
-def parse_overrides(settings: Iterable[str]) -> dict[str, Any]:
-    """`["npu.clock_ghz=1.2"]` -> `{"npu.clock_ghz": 1.2}`; a value that is no TOML is taken as a string.
-
-    Raises SpecError with every setting that is malformed.
-    """
-    overrides: dict[str, Any] = {}
-    problems = []
-    for setting in settings:
-        key, equals, value = (part.strip() for part in setting.partition("="))
-        if equals and "." in key and all(part == part.strip() != "" for part in key.split(".")):
-            overrides[key] = _parsed(value)
-        else:
-            problems.append(Problem(setting, "must look like table.key=value, for example npu.clock_ghz=1.2"))
-    if problems:
-        raise SpecError("--set", problems)
-    return overrides
-
-
-def _parsed(value: str) -> Any:
-    try:
-        table = tomllib.loads(f"value = {value}")
-    except (ValueError, RecursionError):
-        return value
-    return table["value"] if len(table) == 1 else value
-
-
-def apply_overrides(table: Mapping[str, Any], overrides: Overrides) -> dict[str, Any]:
-    """A copy of `table` with dotted keys set. Names that no spec knows are found when the specs are built."""
-    result: dict[str, Any] = copy.deepcopy(dict(table))
-    for dotted, value in overrides.items():
-        *path, last = dotted.split(".")
-        inner = result
-        for part in path:
-            inner = inner.setdefault(part, {})
-            if not isinstance(inner, dict):
-                raise SpecError("--set", [Problem(dotted, f"{part} is a value, not a table")])
-        inner[last] = value
-    return result
 
 
 def load_chip(path: str | Path, overrides: Overrides | None = None) -> ChipSpec:
@@ -109,44 +33,9 @@ def load_chip(path: str | Path, overrides: Overrides | None = None) -> ChipSpec:
     return build_chip(apply_overrides(chip_table(path), overrides or {}), str(path))
 
 
-def chip_table(path: str | Path) -> dict[str, Any]:
-    """The table of a chip file, laid over the file that its `chip.extends` names, if any."""
-    file = Path(path)
-    seen = [file.resolve()]
-    table, base = _layer(file)
-    while base is not None:
-        if not isinstance(base, str) or not base:
-            raise SpecError(str(path), [Problem("chip.extends", "must be the path of a chip file", shown(base))])
-        file = file.parent / base
-        if file.resolve() in seen:
-            raise SpecError(str(path), [Problem("chip.extends", "must not lead back to a file that extends it", shown(base))])
-        seen.append(file.resolve())
-        try:
-            below, base = _layer(file)
-        except SpecError as error:
-            raise SpecError(str(path), _through("chip.extends", error)) from None
-        table = laid_over(below, table)
-    return table
-
-
-def _layer(file: Path) -> tuple[dict[str, Any], Any]:
-    """The table of one chip file without its `chip.extends`, and that."""
-    table = read_table(file)
-    head = table.get("chip")
-    return table, head.pop("extends", None) if isinstance(head, dict) else None
-
-
-def _through(key: str, error: SpecError) -> list[Problem]:
-    """Problems of a file to which `key` leads, as problems of the file that has the key."""
-    return [Problem(key, str(problem), error.file) for problem in error.problems]
-
-
-def laid_over(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
-    for key, value in top.items():
-        below = merged.get(key)
-        merged[key] = laid_over(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
-    return merged
+def build_chip(table: Mapping[str, Any], file: str) -> ChipSpec:
+    """The chip or system of an already read table; `file` names it in errors and anchors the paths of members."""
+    return build_system(table, Path(file)) if "system" in table else build_one_chip(table, file)
 
 
 def load_stack(path: str | Path) -> SoftwareSpec:
@@ -157,121 +46,6 @@ def load_stack(path: str | Path) -> SoftwareSpec:
     if problems or stack is None:
         raise SpecError(str(path), problems)
     return stack
-
-
-def build_chip(table: Mapping[str, Any], file: str) -> ChipSpec:
-    """The chip or system of an already read table; `file` names it in errors and anchors the paths of members."""
-    if "chip" not in table and "workload" in table:
-        raise SpecError(file, [Problem("file", "is a workload, where a chip is wanted")])
-    if "system" in table:
-        return _build_system(table, Path(file))
-    problems: list[Problem] = []
-    blocks = {name: _build_block(name, block, table, problems) for name, block in table.items() if name not in _CHIP_TABLES}
-    parts: dict[str, Any] = {
-        name: build(cls, table.get(name, {}), name, problems)
-        for name, cls in _CHIP_TABLES.items()
-        if name != "chip" and (name not in _OPTIONAL or name in table)
-    }
-    parts = {"members": {}, **dict.fromkeys(_OPTIONAL), **parts}
-    chip = build(ChipSpec, table.get("chip", {}), "chip", problems, blocks=blocks, **parts)
-    problems += chip_problems(blocks, parts["placement"] or PlacementSpec())
-    problems += cost_problems(blocks, parts["cost"])
-    if problems or chip is None:
-        raise SpecError(file, problems)
-    return chip
-
-
-def _build_system(table: Mapping[str, Any], path: Path) -> ChipSpec:
-    """The system of a table, as one chip whose blocks are those of all members and its own."""
-    problems: list[Problem] = []
-    cards = {name: block for name, block in table.items() if isinstance(block, Mapping) and block.get("kind") == "chip"}
-    read = {name: _build_member(name, card, table, path, problems) for name, card in cards.items()}
-    members: Members = {stage: pair for name, pair in read.items() if pair for stage in stages(name, pair[0])}
-    if not cards:
-        problems.append(Problem("system", 'has no member: add a table with kind = "chip" and chip = the path of its file'))
-    own = {name: _build_block(name, block, table, problems) for name, block in table.items()
-           if name not in cards and name not in ("system", *_CHIP_TABLES)}  # fmt: skip
-    blocks = flattened(own, members)
-    specs = {name: member for name, (member, _) in members.items()}
-    laid = _system_parts(table, own, members if len(cards) == 1 else {}, problems)
-    if laid["placement"]:
-        laid["placement"] = at_stages(laid["placement"], dict.fromkeys(pipelines(specs).values(), 0), specs)
-    if members:
-        below = attrs.asdict(next(iter(specs.values())).software)
-        laid["software"] = build(SoftwareSpec, {**below, **table.get("software", {})}, "software", [])
-    system = build(ChipSpec, table["system"], "system", problems, blocks=blocks, members=specs, **laid)
-    problems += member_problems(members)
-    if len(members) >= len(cards) > 0:
-        problems += chip_problems(blocks, laid["placement"] or PlacementSpec(), specs)
-    if problems or system is None:
-        raise SpecError(str(path), problems)
-    return system
-
-
-def _system_parts(
-    table: Mapping[str, Any], own: Mapping[str, Block | None], only: Members, problems: list[Problem]
-) -> dict[str, Any]:
-    """Placement, precision, software and power of a system: its own, laid over those of its only member, if any."""
-    for name, rule in (("chip", "whose head is [system]"), ("cost", "which costs what its members do")):
-        if name in table:
-            problems.append(Problem(name, f"must not stand in a system, {rule}"))
-    below: dict[str, Any] = {}
-    if only:
-        precision = next(iter(only.values()))[1].precision
-        below = {"placement": attrs.asdict(first_placement(own, only))}
-        below |= {"precision": attrs.asdict(precision)} if precision else {}
-    parts: dict[str, Any] = dict.fromkeys(_OPTIONAL)
-    for name in ("placement", "precision", "software", "power"):
-        given = table.get(name, {})
-        laid = {**below.get(name, {}), **given} if isinstance(given, Mapping) else given
-        if laid or name not in _OPTIONAL:
-            parts[name] = build(_CHIP_TABLES[name], laid, name, problems)
-    return parts
-
-
-def _build_member(
-    name: str, card: Mapping[str, Any], table: Mapping[str, Any], path: Path, problems: list[Problem]
-) -> tuple[MemberSpec, ChipSpec] | None:
-    """A member and its chip, with the tables that the system lays over it; None where `problems` grows."""
-    if not _BLOCK_NAME.fullmatch(name):
-        problems.append(Problem(shown(name), _NAME_RULE))
-        return None
-    inner = {key: value for key, value in card.items() if isinstance(value, Mapping)}
-    own = {key: value for key, value in card.items() if key not in inner and key != "kind"}
-    member = build(MemberSpec, own, name, problems, software=SoftwareSpec(), power=PowerSpec())
-    if member is None:
-        return None
-    file = path.parent / member.chip
-    try:
-        below = chip_table(file)
-        if "system" in below:
-            raise SpecError(str(file), [Problem("file", "is a system, where a chip is wanted")])
-        software = {"software": table["software"]} if isinstance(table.get("software"), Mapping) else {}
-        chip = build_chip(laid_over(laid_over(below, software), inner), str(file))
-    except SpecError as error:
-        problems += _through(f"{name}.chip", error)
-        return None
-    return attrs.evolve(member, software=chip.software, power=chip.power), chip
-
-
-def _build_block(name: str, block: Any, table: Mapping[str, Any], problems: list[Problem]) -> Block | None:
-    """One block of a chip `table`, or None and a problem."""
-    if not isinstance(block, Mapping):
-        problems.append(Problem(name, "must be a table such as [gpu]", shown(block)))
-        return None
-    kind = block.get("kind", name)
-    if not isinstance(kind, str) or kind not in KINDS:
-        words = ", ".join([*KINDS, *(["chip"] if "system" in table else [])])
-        if "kind" in block:
-            problems.append(Problem(f"{name}.kind", f"must be one of {words}{nearest(str(kind), KINDS)}", shown(kind)))
-        else:
-            known = nearest(name, [*KINDS, *_CHIP_TABLES, *(other for other in table if other != name)])
-            problems.append(Problem(name, f"unknown table{known or f', add kind = one of {words}'}"))
-        return None
-    if not _BLOCK_NAME.fullmatch(name):
-        problems.append(Problem(shown(name), _NAME_RULE))
-        return None
-    return build(KINDS[kind], {key: value for key, value in block.items() if key != "kind"}, name, problems)
 
 
 def load_workload(path: str | Path, overrides: Overrides | None = None, request: RequestSpec | None = None) -> WorkloadSpec:
@@ -348,5 +122,5 @@ def _build_model(table: Any, path: Path, problems: list[Problem]) -> ModelSpec |
     try:
         return read_config(path.parent / config)
     except SpecError as error:
-        problems += _through("model.config", error)
+        problems += through("model.config", error)
         return None

@@ -111,6 +111,7 @@ def _fixed(explorer: Explorer, single: Sequence[Outcome]) -> Iterator[Strategy]:
     """Strategies of each granularity with plain ratios: those at which both units would take the same time."""
     ground = explorer.ground
     yield from known.by_module(ground)
+    yield from known.by_experts(ground)
     done = {unit: outcome.result for unit, outcome in zip(ground.sides, single, strict=True) if outcome.result is not None}
     for first, second in permutations(done, 2):
         share = done[second].total_s / (done[first].total_s + done[second].total_s)  # of the first

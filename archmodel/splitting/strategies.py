@@ -140,6 +140,16 @@ def by_module(ground: Ground, overlaps: Iterable[Overlap] = (ONE, (2, 1), (4, 1)
                 yield _uniform(ground, name, "module", module(ground, attention, other, overlap))
 
 
+def by_experts(ground: Ground, overlaps: Iterable[Overlap] = (ONE, (2, 1), (2, 2))) -> Iterator[Strategy]:
+    """Routed experts on one unit, all else on another, shared experts and dense layers included (KTransformers, SOSP 2025)."""
+    for rest, other in permutations(ground.sides if ground.model.has_experts else (), 2):
+        if ground.can(rest, "attention", "projection", "feed_forward") and ground.can(other, "feed_forward"):
+            for overlap in fitting(overlaps, ground.batch):
+                name = f"routed experts on {other}, all else on {rest}" + overlapped(overlap)
+                placement = attrs.evolve(alone(ground, rest, overlap), experts=other)
+                yield _uniform(ground, name, "module", placement)
+
+
 def layer_split(ground: Ground, first: str, second: str, cut: int, overlap: Overlap) -> Strategy:
     """Layers before `cut` on unit `first`, the rest on `second`; micro-batches make a pipeline of them."""
     name = f"layers 1-{cut} on {first}, {cut + 1}-{ground.layers} on {second}" + overlapped(overlap)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from archmodel.cli import main
 from archmodel.errors import SpecError
 from archmodel.spec.chip import LinkSpec
 from archmodel.spec.system import copies, host_lanes, with_software
-from archmodel.spec.toml import load_chip
+from archmodel.spec.toml import build_chip, load_chip, read_table
 
 SYSTEM = ROOT / "chips/systems/gpu_npu_pcie5.toml"
 ALONE = ROOT / "chips/systems/hetero_v1.toml"
@@ -137,6 +139,57 @@ def test_broken_system(change, words, tmp_path, monkeypatch, capsys):
     assert list(folder.iterdir()) == []
     assert f"{path}: " in printed.err
     assert [word for word in words if word not in printed.err] == [], printed.err
+
+
+VALUES = (0, -1, 10**400, math.nan, True, "x", [], {"x": 1}, None)
+
+
+def refusal(load):
+    """The message of a SpecError, or nothing; every other error is a failure of the test."""
+    try:
+        load()
+    except SpecError as error:
+        return str(error)
+    return ""
+
+
+def test_every_key_with_every_bad_value(tmp_path):
+    """Read, or refused by the name of the table: never another error."""
+    link = JOIN.replace("gpu_card.gpu", "npu_card.npu")
+    changes = {"software": "kernel_gap_us = 1", "gpu_card.hbm": "{capacity_gb = 94}", "link": link}
+    path = written(tmp_path, {**changes, "npu_card.drop": '["host", "pcie"]'})
+    table = read_table(path)
+    assert build_chip(table, str(path))
+    refusals = 0
+    for name, body in table.items():
+        for change in [*({**body, key: value} for key in (*body, "colour") for value in VALUES), *VALUES]:
+            message = refusal(lambda: build_chip({**table, name: change}, str(path)))  # noqa: B023
+            refusals += bool(message)
+            assert not message or name in message, (name, change)
+    assert refusals > 300
+
+
+def test_random_damage_is_read_or_refused(tmp_path):
+    dice, path = random.Random(5), tmp_path / "damaged.toml"
+    good = written(tmp_path, {}).read_text().splitlines()
+    refusals = 0
+    for _ in range(80):
+        lines = list(good)
+        for _ in range(dice.randint(1, 3)):
+            line, other = dice.randrange(len(lines)), dice.randrange(len(lines))
+            lines[line : line + dice.randrange(2)] = [dice.choice(["", "[x]", lines[other], lines[line][: dice.randrange(9)]])]
+        path.write_text("\n".join(lines))
+        message = refusal(lambda: load_chip(path))
+        refusals += bool(message)
+        assert not message or str(path) in message
+    assert 15 < refusals < 80
+
+
+def test_a_member_is_no_stage_of_another(tmp_path):
+    text = written(tmp_path, {"gpu_card.pipeline": "2"}).read_text().replace("[npu_card]", "[gpu_card_1]")
+    (tmp_path / "twice.toml").write_text(text)
+    with pytest.raises(SpecError, match="gpu_card_1: is a stage of a pipeline as well"):
+        load_chip(tmp_path / "twice.toml")
 
 
 def test_a_system_is_no_workload():
