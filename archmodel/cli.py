@@ -17,7 +17,7 @@ from rich.console import Group, RenderableType
 
 from archmodel import studies
 from archmodel.errors import ArchmodelError, Problem, SpecError
-from archmodel.options import AsJson, ChipFile, Quiet, Settings
+from archmodel.options import AsJson, ChipFile, LatencyLimit, MinEnergy, Period, PowerCap, Quiet, Settings
 from archmodel.report.console import print_json, stdout, working
 from archmodel.spec.economics_file import ECONOMICS_TABLES, load_economics
 from archmodel.spec.reader import read_text
@@ -25,6 +25,7 @@ from archmodel.spec.toml import WORKLOAD_TABLES, load_chip, load_stack, load_wor
 
 if TYPE_CHECKING:
     from archmodel.predict import Prediction
+    from archmodel.report.study import Study
     from archmodel.result import Result
     from archmodel.spec.chip import ChipSpec
     from archmodel.spec.workload import WorkloadSpec
@@ -60,6 +61,10 @@ def eval_command(
     stack: Annotated[
         Path | None, typer.Option(metavar="STACK.toml", help="A software stack, in place of the chip's.", show_default=False)
     ] = None,
+    power_cap_w: PowerCap = None,
+    min_energy: MinEnergy = False,
+    latency_limit_ms: LatencyLimit = None,
+    period_ms: Period = None,
     no_report: Annotated[bool, typer.Option("--no-report", help="Write no files.")] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -67,18 +72,27 @@ def eval_command(
     request = {"batch": batch, "input_tokens": input_tokens, "output_tokens": output_tokens}
     overrides = parse_overrides(settings or [])
     overrides |= {f"request.{name}": value for name, value in request.items() if value is not None}
+    if latency_limit_ms is not None:
+        overrides["limits.latency_ms"] = latency_limit_ms
+    if period_ms is not None and not min_energy:
+        raise SpecError("eval", [Problem("--period-ms", "needs --min-energy, which compares running slowly with idling")])
     with working("evaluating", quiet):
         chip, workload = _inputs(chip_file, workload_file, overrides)
         if stack is not None:
             chip = attrs.evolve(chip, software=load_stack(stack))
         from archmodel.evaluate import evaluate  # numba costs half a second
+        from archmodel.report.study import studied
 
-        result = evaluate(chip, workload, every_token=every_token)
+        period_s = None if period_ms is None else period_ms * 1e-3
+        study = studied(
+            chip, workload, cap_w=power_cap_w, min_energy=min_energy, period_s=period_s, every_token=every_token
+        )
+        result = study.result if study else evaluate(chip, workload, every_token=every_token)
     files: list[Path] = []
     if not no_report:
         with working("writing the trace and figures", quiet):
             files = _write(result, chip_file, workload_file, output_dir)
-    _print_result(result, files, as_json=as_json, explain=explain)
+    _print_result(result, files, as_json=as_json, explain=explain, study=study)
 
 
 @app.command("show")
@@ -237,11 +251,13 @@ def _write(result: Result, chip_file: Path, workload_file: Path, folder: Path) -
     )
 
 
-def _print_result(result: Result, files: list[Path], *, as_json: bool, explain: bool) -> None:
+def _print_result(result: Result, files: list[Path], *, as_json: bool, explain: bool, study: Study | None) -> None:
+    from archmodel.report import study as studies_of
+
     if as_json:
         from archmodel.report.summary import summary
 
-        found = summary(result, str(files[0]) if files else None)
+        found = summary(result, str(files[0]) if files else None) | (studies_of.as_dict(study) if study else {})
         if explain:
             from archmodel.explain import explanation
 
@@ -251,7 +267,7 @@ def _print_result(result: Result, files: list[Path], *, as_json: bool, explain: 
     from archmodel.report import table
 
     console = stdout()
-    console.print(table.report(result, console.width))
+    console.print(table.report(result, console.width), *(studies_of.tables(study) if study else ()), sep="\n")
     if explain:
         from archmodel.report.formulas import formulas
 

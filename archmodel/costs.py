@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +22,15 @@ class Surroundings:
     buffer_byte_per_s: float  # SRAM bandwidth
     memory_byte_per_s: Floats  # shape (rows,): effective bandwidth of the tiers that each row streams from
     memory_latency_s: float  # first byte of a stream
+    held_share: Floats | float = 0.0  # of the weights, that lie in cells of the unit's own
+
+
+def _none(costs: Costs) -> Floats:
+    """A column of things that the unit does not have."""
+    return np.zeros(len(costs.duration_s))
+
+
+_NONE: Any = attrs.Factory(_none, takes_self=True)
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -27,7 +38,8 @@ class Costs:
     """Cost of each row on its unit; arrays have shape (rows,) unless said.
 
     `duration_s` >= every entry of `limits_s`. Traffic counts bytes at the memory tier, by operand; `written_byte` is the
-    part of it that is written. `buffer_*_byte` count bytes at the unit's SRAM block.
+    part of it that is written. `buffer_*_byte` count bytes at the unit's SRAM block, `cell_write_byte` what is written into
+    cells of the unit's own.
     """
 
     limits_s: Floats  # shape (rows, len(LIMITS))
@@ -38,9 +50,11 @@ class Costs:
     written_byte: Floats
     buffer_read_byte: Floats
     buffer_write_byte: Floats
-    mac: Floats
+    mac: Floats  # done: an event-driven unit leaves out what is multiplied by zero
     vector_flop: Floats
     utilisation: Floats  # of the matrix units (or vector lanes) while the row runs, in [0, 1]
+    events: Floats = _NONE  # columns converted (compute in memory), events delivered (neuromorphic)
+    cell_write_byte: Floats = _NONE
 
     @property
     def memory_byte(self) -> Floats:

@@ -177,6 +177,7 @@ def _step_result(
     segments |= {name: float(simulated.other_s[code]) for code, name in _SEGMENTS.items()}
     return StepResult(
         step=sample.step,
+        soc=soc,
         weight=sample.weight,
         program=program,
         segments_s=segments,

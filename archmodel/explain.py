@@ -8,10 +8,11 @@ import attrs
 import numpy as np
 
 from archmodel import sizes
+from archmodel.components.units import matrix_rates, matrix_units
 from archmodel.costs import LIMITS
 from archmodel.operations import Kind
 from archmodel.result import Result, StepResult
-from archmodel.soc import matrix_rates, matrix_units
+from archmodel.spec.chip import NeuromorphicSpec
 from archmodel.spec.model import AttentionSpec, LatentAttentionSpec
 from archmodel.units import BITS, FORMATS, element_bytes, si
 
@@ -163,7 +164,11 @@ def _operation(result: Result, step: StepResult, row: int, seconds: float) -> To
 def _matmul(result: Result, row: int) -> Iterator[Formula]:
     rows, costs = result.table.rows, result.table.costs
     count, m, n, k, byte = (float(getattr(rows, name)[row]) for name in ("count", "m", "n", "k", "weight_byte"))
-    yield _formula("operations", 2 * costs.mac[row], "OP", "2 * count * m * n * k", _product([2, count, m, n, k]))
+    unit = result.soc.units[result.soc.resources[result.table.owner[row]]]
+    symbols, factors = "2 * count * m * n * k", [2, count, m, n, k]
+    if isinstance(unit, NeuromorphicSpec):
+        symbols, factors = f"{symbols} * time steps * share not zero", [*factors, unit.time_steps, 1.0 - unit.sparsity_fraction]
+    yield _formula("operations", 2 * costs.mac[row], "OP", symbols, _product(factors))
     once = count * n * k * byte
     times = float(costs.weight_traffic_byte[row]) / once if once else 0.0
     yield _formula("weights read", costs.weight_traffic_byte[row], "B", "count * n * k * B an element * times",

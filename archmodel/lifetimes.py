@@ -7,7 +7,7 @@ import numpy as np
 
 from archmodel.costs import Floats
 from archmodel.operations import Ints
-from archmodel.result import Result
+from archmodel.result import Result, StepResult
 
 
 @attrs.frozen(eq=False)
@@ -35,13 +35,13 @@ class Lifetimes:
         return float(self.over_time()[1].max(initial=0.0))
 
 
-def lifetimes(result: Result, step: int) -> dict[str, Lifetimes]:
-    """Lifetimes in one simulated step, by the unit with which results lie.
+def lifetimes(result: Result, step: StepResult) -> dict[str, Lifetimes]:
+    """Lifetimes in one simulated step of a run, by the unit with which results lie.
 
     A result lives from the start of the event that writes it to the end of the last that reads it, or to the end of the
     step where none does. Weights and caches live throughout and are not among them.
     """
-    program, table = result.steps[step].program, result.table
+    program, table = step.program, result.table
     events, out = program.events, program.simulated
     readers = np.repeat(np.arange(len(events.row)), np.diff(events.dep_start))
     last = np.full(len(events.row), -1.0)

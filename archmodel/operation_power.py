@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from archmodel.components import link, memory, power
+from archmodel.components import dvfs, link, memory, power
 from archmodel.costs import Costs, Floats
 from archmodel.operation_table import OperationTable, rows_of
 from archmodel.operations import Ints, Kind, Rows
@@ -32,16 +32,18 @@ class OperationEvents:
     def energy_j(self, soc: Soc) -> dict[str, Floats]:
         """Dynamic energy [J] of each operation by component, shape (operations,), with the energies of `soc`."""
         unit = soc.units[self.unit]
-        parts = {f"{self.unit}_{name}": value for name, value in power.unit_energy_j(unit, self.costs, self.rows).items()}
+        factor = dvfs.energy_factors(soc.chip)
+        own = power.unit_energy_j(unit, self.costs, self.rows)
+        parts = {f"{self.unit}_{name}": value * factor[self.unit] for name, value in own.items()}
         memory_byte, read_byte = self.costs.memory_byte, self.costs.buffer_read_byte
         traffic = [
             (unit.memory, memory_byte - self.costs.written_byte, self.costs.written_byte),
             (unit.buffer, read_byte, self.costs.buffer_write_byte),
         ]
         for tier, read, written in traffic:
-            parts[tier] = parts.get(tier, 0.0) + memory.energy_j(soc.tiers[tier], read, written)
+            parts[tier] = parts.get(tier, 0.0) + memory.energy_j(soc.tiers[tier], read, written) * factor[tier]
             for name in soc.route(self.unit, tier):
-                parts[name] = parts.get(name, 0.0) + link.energy_j(soc.links[name], read + written)
+                parts[name] = parts.get(name, 0.0) + link.energy_j(soc.links[name], read + written) * factor[name]
         return {name: self._sum(value) for name, value in parts.items()}
 
     def _sum(self, value: Floats) -> Floats:

@@ -14,3 +14,17 @@ Settings = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress on standard error.")]
 ChipFile = Annotated[Path, typer.Argument(metavar="CHIP", help="A chip (TOML).", show_default=False)]
+PowerCap = Annotated[
+    float | None,
+    typer.Option("--power-cap-w", metavar="W", help="Find the clocks at which each phase keeps this mean power.", min=0.0),
+]
+MinEnergy = Annotated[
+    bool, typer.Option("--min-energy", help="Find the clocks with the least energy within the limits, and show the curve.")
+]
+LatencyLimit = Annotated[
+    float | None, typer.Option("--latency-limit-ms", metavar="MS", help="Limit on the whole run.", min=0.0)
+]
+Period = Annotated[
+    float | None,
+    typer.Option("--period-ms", metavar="MS", help="With --min-energy: one run in this time, idle in between.", min=0.0),
+]

@@ -122,6 +122,16 @@ class Placer:
         mine = (i for i in sorted(waits - needed) if self.records[i]["owner"] == self.stream_owner)
         return tuple(mine)
 
+    def _lightened(self, record: dict[str, Any], owner: str) -> str:
+        """The low-power unit where the placement gives it this short operation and it can run it from the same memory."""
+        placement, unit = self.placement, self.placement.light_unit
+        if not unit or ROLES[record["role"]] not in placement.light or record["kind"] == Kind.ATTENTION:
+            return owner
+        product = 2.0 * record.get("m", 0.0) * record.get("n", 0.0) * record.get("k", 0.0) * record.get("count", 1.0)
+        short = product + record.get("flop", 0.0) + record.get("exp", 0.0) < placement.light_flop
+        able = CAPABILITIES[record["capability"]] in self.soc.units[unit].capabilities
+        return unit if short and able and self.soc.home(unit, "weights") == self.soc.home(owner, "weights") else owner
+
     def _place(self, index: int, taken: float = 1.0) -> int:
         """Record that yields the result of the template's operation `index`, which takes the share `taken` of its inputs."""
         record = self.made[index]
@@ -130,6 +140,7 @@ class Placer:
         owner = self.soc.owner(ROLES[record["role"]], CAPABILITIES[record["capability"]], self.placement)
         if self.soc.host and owner == self.soc.host[0]:
             return self._host_embedding(record)
+        owner = self._lightened(record, owner)
         if record["kind"] == Kind.MATMUL:
             return self._matmul(record, owner, taken)
         return self._unit(record, owner, tuple(self._bring(i, owner, taken=taken) for i in record["after"]))

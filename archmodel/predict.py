@@ -11,16 +11,17 @@ from pathlib import Path
 import attrs
 import numpy as np
 
-from archmodel.components import gpu, memory, npu
+from archmodel.components import memory, units
 from archmodel.components.collective import ALGORITHMS, OPS, collectives
+from archmodel.components.units import matrix_rates
 from archmodel.costs import LIMITS, Costs, Floats, Surroundings
 from archmodel.dtypes import ATTENTION_DTYPES, DTYPES
 from archmodel.errors import MappingError
 from archmodel.kernels.systolic import DATAFLOWS, SystolicArray, scalesim3
 from archmodel.operation_table import GEMM, OperationTable, read_operations, rows_of
 from archmodel.operations import Ints, Kind, Rows
-from archmodel.soc import WIDER, Soc, matrix_rates
-from archmodel.spec.chip import ChipSpec, NpuSpec
+from archmodel.soc import WIDER, Soc
+from archmodel.spec.chip import ChipSpec, GpuSpec, NpuSpec
 from archmodel.units import FORMATS
 
 #: most copies of the weights that a benchmark takes in turn, so that a small matrix does not stay in the cache for ever
@@ -49,8 +50,8 @@ class Prediction:
 def predict_file(chip: ChipSpec, path: str | Path, scalesim3: bool = False, *, repeated: bool = True) -> Prediction:
     """Predicted times of the operations in a CSV file; see `operation_table` for its columns and `dtypes` for its formats.
 
-    A format runs on the first GPU that has it, else on the first NPU that has it, else on the first unit that has a format
-    which holds all its values.
+    A format runs on the first GPU that has it, else on the first other unit that has it, else on the first unit that has a
+    format which holds all its values.
 
     Args:
         chip: the chip.
@@ -132,7 +133,7 @@ def assign(soc: Soc, operations: OperationTable) -> list[tuple[str, str]]:
     """Unit and compute format of each distinct dtype. Raises MappingError that names all that have none."""
     capability = "attention" if operations.kind == Kind.ATTENTION else "matmul"
     able = {name: unit for name, unit in soc.units.items() if capability in unit.capabilities}
-    units = sorted(able, key=lambda name: isinstance(able[name], NpuSpec))
+    units = sorted(able, key=lambda name: not isinstance(able[name], GpuSpec))
     if not units:
         raise MappingError(f"{soc.chip.name}: no unit can run {capability}")
     found, wrong = [], []
@@ -159,11 +160,12 @@ def unit_costs(soc: Soc, name: str, rows: Rows, repeated: Ints | None) -> Costs:
         buffer_byte_per_s=soc.path_byte_per_s(name, unit.buffer),
         memory_byte_per_s=np.full(len(rows), soc.path_byte_per_s(name, unit.memory)),
         memory_latency_s=soc.path_latency_s(name, unit.memory),
+        held_share=units.held_alone(unit, rows),
     )
-    if isinstance(unit, NpuSpec):
-        return npu.costs(unit, rows, around, resident=False)
+    if not isinstance(unit, GpuSpec):
+        return units.costs(unit, rows, around, resident=False)
     reuse_byte = None if repeated is None else _reuse_byte(rows, repeated, memory.capacity_byte(soc.tiers[unit.buffer]))
-    return gpu.costs(unit, rows, around, reuse_byte=reuse_byte)
+    return units.costs(unit, rows, around, reuse_byte=reuse_byte)
 
 
 def _reuse_byte(rows: Rows, operation: Ints, cache_byte: float) -> Floats:

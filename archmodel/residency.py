@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
 import attrs
 
+from archmodel.cells import held_weights, in_cells
 from archmodel.components import memory
 from archmodel.errors import MappingError
 from archmodel.partition import Chain, Piece, result_byte
@@ -18,12 +19,16 @@ from archmodel.spec.workload import PrecisionSpec, WorkloadSpec
 
 @attrs.frozen(eq=False)
 class Residency:
-    """All buffers of a run. `spilled` is the share of a tier's weights that lies in the spill tier instead."""
+    """All buffers of a run, by tier or by the unit in whose cells they lie.
+
+    `spilled` is the share of a tier's weights that lies in the spill tier instead.
+    """
 
     buffers: tuple[Buffer, ...]
     capacity_byte: dict[str, float]
     spill_tier: str
     spilled: dict[str, float]
+    held_share: Mapping[str, float] = attrs.field(factory=dict)  # by unit, of its weights that lie in cells of its own
 
     def used_byte(self, tier: str) -> float:
         return sum(buffer.byte for buffer in self.buffers if buffer.tier == tier)
@@ -57,12 +62,14 @@ def plan_residency(
     Raises MappingError, with the arithmetic, where a tier overflows and the placement names no tier to spill to.
     """
     capacity = {name: memory.capacity_byte(tier) for name, tier in soc.tiers.items()}
+    cells = held_weights(soc, workload.model, precision, plan)
     buffers = [
-        *resident_weights(soc, workload.model, precision, plan),
+        *in_cells(soc, resident_weights(soc, workload.model, precision, plan), cells),
         *resident_caches(soc, workload, precision, plan),
         *_activation_buffers(soc, steps, capacity),
     ]
-    return _fitted(soc, tuple(b for b in buffers if b.byte > 0.0), capacity)
+    found = _fitted(soc, tuple(b for b in buffers if b.byte > 0.0), capacity | {c.unit: c.capacity_byte for c in cells})
+    return attrs.evolve(found, held_share={c.unit: c.share for c in cells})
 
 
 def _activation_buffers(soc: Soc, steps: Iterable[Sequence[Chain]], capacity: dict[str, float]) -> list[Buffer]:

@@ -6,10 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
+from typing import NamedTuple
 
 import attrs
 
 from archmodel import sizes
+from archmodel.components import units
 from archmodel.plan import Part, Plan, layers_of
 from archmodel.sharing import fractions
 from archmodel.soc import PRINCIPAL, Soc
@@ -27,6 +29,9 @@ ROLE_OF = {
     "norms": "vector",
     "other": "vector",
 }
+
+#: roles whose weights can lie in cells of the unit that multiplies them
+MULTIPLIED = ("projection", "feed_forward", "router", "head")
 
 Shares = dict[str, Fraction]  # tier -> share of something that lies there
 
@@ -51,9 +56,27 @@ def merged(buffers: Iterable[Buffer]) -> list[Buffer]:
     return [attrs.evolve(key, byte=byte) for key, byte in total.items()]
 
 
+class Placed(NamedTuple):
+    """A part of the weights: the layer that has it (None: outside of all), its bits as stored, how often it occurs, and its
+    share in each tier, or under the name of a unit that holds it in cells of its own."""
+
+    layer: LayerSpec | None
+    part: str
+    bit: Fraction
+    times: int
+    held: Shares
+
+
 def resident_weights(soc: Soc, model: ModelSpec, precision: PrecisionSpec, plan: Plan) -> list[Buffer]:
     """Weights [B] by tier: once in each tier from which a unit of the plan works. The bytes of the host are not counted."""
     bits: Shares = {}
+    for placed in placed_weights(soc, model, precision, plan):
+        _add(bits, placed.held, placed.bit * placed.times)
+    return [Buffer("weights", tier, float(math.ceil(value / 8))) for tier, value in bits.items()]
+
+
+def placed_weights(soc: Soc, model: ModelSpec, precision: PrecisionSpec, plan: Plan) -> Iterator[Placed]:
+    """All weights of a model, part by part."""
     order = layers_of(model)
     parts = (*plan.parts, *plan.decode)
     alike = Counter(zip(order, *(map(id, part.placements) for part in parts), strict=True))
@@ -62,12 +85,14 @@ def resident_weights(soc: Soc, model: ModelSpec, precision: PrecisionSpec, plan:
         layer = model.kinds[kind]
         for part, weight in sizes.layer_bits(layer, model.hidden, precision).items():
             held = _held(soc, [by_id[i] for i in ids], ROLE_OF[part], _columns(layer, part))
-            _add(bits, held, weight * times)
+            yield Placed(layer, part, weight, times, held)
     for part, weight in sizes.outer_bits(model, precision).items():
         ends = [whole.placements[-1 if part == "head" else 0] for whole in parts]
-        role = "head" if part == "embedding" and model.tied_embedding else ROLE_OF[part]
-        _add(bits, _held(soc, ends, role, 0), weight)
-    return [Buffer("weights", tier, float(math.ceil(value / 8))) for tier, value in bits.items()]
+        tied = part == "embedding" and model.tied_embedding
+        held = _held(soc, ends, "head" if tied else ROLE_OF[part], 0)
+        if tied and any(holder in soc.units for holder in held):  # nobody looks up what lies in cells
+            held |= _held(soc, ends, "embedding", 0)
+        yield Placed(None, part, weight, 1, held)
 
 
 def _add(total: Shares, held: Mapping[str, Fraction], weight: Fraction | int) -> None:
@@ -89,7 +114,8 @@ def _tiers(soc: Soc, placement: PlacementSpec, role: str, columns: int, key: str
     out: Shares = {}
     for unit, share in _units(soc, placement, role, columns, copied=key == "weights" and role in placement.row_split):
         if unit in soc.units:
-            tier = soc.home(unit, key)
+            in_cells = key == "weights" and role in MULTIPLIED and units.cell_capacity_byte(soc.units[unit]) > 0.0
+            tier = unit if in_cells else soc.home(unit, key)
             out[tier] = min(out.get(tier, Fraction(0)) + share, Fraction(1))
     return out
 

@@ -7,8 +7,9 @@ from functools import cached_property
 import attrs
 import numpy as np
 
-from archmodel.components import link, memory, power
+from archmodel.components import boundary, dvfs, link, memory, power
 from archmodel.costs import Floats
+from archmodel.energy_kinds import by_kind_j
 from archmodel.plan import Plan
 from archmodel.residency import Residency
 from archmodel.schedule import Program, Table
@@ -19,30 +20,32 @@ from archmodel.steps import Step
 
 
 def row_energy_j(soc: Soc, table: Table) -> dict[str, Floats]:
-    """Dynamic energy [J] of one run of each row, by component; arrays of shape (rows,)."""
+    """Dynamic energy [J] of one run of each row at the blocks' voltages, by component; arrays of shape (rows,)."""
     out: dict[str, Floats] = {}
+    factor = dvfs.energy_factors(soc.chip)
     for number, (name, unit) in enumerate(soc.units.items()):
         mine = (table.owner == number).astype(float)
         for part, value in power.unit_energy_j(unit, table.costs, table.rows).items():
-            out[f"{name}_{part}"] = value * mine
+            out[f"{name}_{part}"] = value * mine * factor[name]
     for column, name in enumerate(soc.shared):
         byte, written = table.byte[:, column], table.written_byte[:, column]
         if name in soc.tiers:
-            out[name] = memory.energy_j(soc.tiers[name], byte - written, written)
+            out[name] = memory.energy_j(soc.tiers[name], byte - written, written) * factor[name]
         else:
-            out[name] = link.energy_j(soc.links[name], byte)
+            out[name] = link.energy_j(soc.links[name], byte) * factor[name]
     if soc.chip.software.sampling_energy_mj_per_token > 0.0:
         out["sampling"] = power.sampling_energy_j(soc.chip.software, table.rows, soc.chip.placement.tensor_parallel)
     if soc.control:
-        out[soc.control[0]] = power.control_energy_j(soc.control[1], table.commands)
+        out[soc.control[0]] = power.control_energy_j(soc.control[1], table.commands) * factor[soc.control[0]]
     return out
 
 
 @attrs.frozen(eq=False)
 class StepResult:
-    """One simulated step. `weight` is the number of steps it stands for in the totals."""
+    """One simulated step. `weight` is the number of steps it stands for in the totals; `soc` has the clocks that it ran at."""
 
     step: Step
+    soc: Soc
     weight: float
     program: Program
     segments_s: dict[str, float]
@@ -95,6 +98,17 @@ class Result:
         return self.decode_s / further if further > 0 else None
 
     @property
+    def limits_s(self) -> dict[str, tuple[float, float]]:
+        """The limits that the workload sets [s], each with what was reached [s]."""
+        values = {
+            "time_to_first_token": self.time_to_first_token_s,
+            "time_per_output_token": self.time_per_output_token_s,
+            "latency": self.total_s,
+        }
+        limits = {name: getattr(self.workload.limits, f"{name}_ms") * 1e-3 for name in values}
+        return {name: (limits[name], value) for name, value in values.items() if limits[name] > 0.0 and value is not None}
+
+    @property
     def tokens(self) -> int:
         """What throughput and efficiency count: generated tokens; of an encoder, the tokens that it reads."""
         request = self.workload.request
@@ -140,21 +154,59 @@ class Result:
         """Energy [J] by component, dynamic and static; the values add up to the total."""
         scale = self.chip.power.scale * self.chips
         dynamic = self._sum(lambda step: step.energy_j)
-        static = power.static_power_w(self.chip.blocks, self.chip.power)
         parts = {name: value * scale for name, value in dynamic.items()}
-        return {**parts, **{f"{name}_static": watt * self.total_s * scale for name, watt in static.items() if watt > 0.0}}
+        return {**parts, **{f"{name}_static": joule * scale for name, joule in self._static_j.items() if joule > 0.0}}
 
     @cached_property
     def row_energy_j(self) -> dict[str, Floats]:
         """Dynamic energy [J] of one run of each row, by component; arrays of shape (rows,)."""
         scale = self.chip.power.scale * self.chips
-        return {name: value * scale for name, value in row_energy_j(self.soc, self.table).items()}
+        out = {name: value * scale for name, value in row_energy_j(self.soc, self.table).items()}
+        for soc in dict.fromkeys(step.soc for step in self.steps if step.soc is not self.soc):
+            mine = sum(step.count for step in self.steps if step.soc is soc) > 0
+            for name, value in row_energy_j(soc, self.table).items():
+                out[name] = np.where(mine, value * scale, out[name])
+        return out
+
+    @cached_property
+    def energy_by_kind_j(self) -> dict[str, float]:
+        """Energy [J] by kind of operation, of commands (`control`) and `static`; the values add up to the total."""
+        runs = np.asarray(sum(step.weight * step.count for step in self.steps))
+        control = self.soc.control[0] if self.soc.control else ""
+        parts = by_kind_j(self.table, (v for name, v in self.row_energy_j.items() if name != control), runs)
+        static_j = sum(self._static_j.values()) * self.chip.power.scale * self.chips
+        others = {"control": self.energy_j.get(control, 0.0), "static": static_j}
+        return {**parts, **{name: joule for name, joule in others.items() if joule > 0.0}}
+
+    def step_static_power_w(self, step: StepResult) -> dict[str, float]:
+        """Static power [W] of all `chips` in a step by block, and of the chip as a whole under `chip`."""
+        static = power.static_power_w(step.soc.chip.blocks, step.soc.chip.power)
+        return {name: watt * self.chip.power.scale * self.chips for name, watt in static.items() if watt > 0.0}
 
     @property
     def static_power_w(self) -> dict[str, float]:
-        """Static power [W] by block, and of the chip as a whole under `chip`."""
-        static = power.static_power_w(self.chip.blocks, self.chip.power)
-        return {name: watt * self.chip.power.scale * self.chips for name, watt in static.items() if watt > 0.0}
+        """Mean static power [W] of all `chips` over the run, by block, and of the chip as a whole under `chip`."""
+        scale = self.chip.power.scale * self.chips / self.total_s
+        return {name: joule * scale for name, joule in self._static_j.items() if joule > 0.0}
+
+    def phase_power_w(self, phase: str) -> float:
+        """Mean power [W] of all `chips` in a phase."""
+        scale = self.chip.power.scale * self.chips
+        steps = [step for step in self.steps if step.step.phase == phase]
+        dynamic_j = sum(step.weight * sum(step.energy_j.values()) for step in steps) * scale
+        static_j = sum(step.weight * step.total_s * sum(self.step_static_power_w(step).values()) for step in steps)
+        return (dynamic_j + static_j) / self.phase_s(phase)
+
+    @property
+    def _static_j(self) -> dict[str, float]:
+        """Static energy [J] of one chip by block, before `power.scale`."""
+        time_s: dict[Soc, float] = {}
+        for step in self.steps:
+            time_s[step.soc] = time_s.get(step.soc, 0.0) + step.weight * step.total_s
+        if len(time_s) == 1:
+            time_s = {self.first.soc: self.total_s}
+        parts = [(power.static_power_w(soc.chip.blocks, soc.chip.power), span_s) for soc, span_s in time_s.items()]
+        return {name: sum(watt[name] * span_s for watt, span_s in parts) for name in parts[0][0]}
 
     @property
     def total_j(self) -> float:
@@ -163,6 +215,16 @@ class Result:
     @property
     def power_w(self) -> float:
         return self.total_j / self.total_s
+
+    @cached_property
+    def boundary_added_w(self) -> dict[str, dict[str, float]]:
+        """Mean power [W] that each boundary adds to the one inside it, by part; of all `chips`."""
+        return boundary.added_power_w(self.chip, self.chips, self.power_w)
+
+    @property
+    def boundary_power_w(self) -> dict[str, float]:
+        """Mean power [W] at each boundary that the chip file describes: chip, board, wall, facility; of all `chips`."""
+        return boundary.boundary_power_w(self.boundary_added_w)
 
     @property
     def tokens_per_joule(self) -> float:
@@ -225,10 +287,13 @@ class Result:
             )
         for tier, fraction in self.residency.spilled.items():
             notes.append(f"{fraction:.1%} of the weights of {tier} are spilled to {self.residency.spill_tier}")
-        limit = self.chip.power.limit_w
-        each_w = self.power_w / self.chips
-        if limit and each_w > limit:
-            notes.append(f"mean power {each_w:.0f} W is above the limit of {limit:.0f} W: a real chip would lower its clock")
+        limit_w = self.chip.power.limit_w
+        for phase in self.phases:
+            if limit_w and (each_w := self.phase_power_w(phase) / self.chips) > limit_w:
+                notes.append(
+                    f"mean power of {phase}, {each_w:.0f} W, is above the limit of {limit_w:.0f} W: a real chip would lower "
+                    f"its clock (--power-cap-w {limit_w:g} finds it where blocks have voltage points)"
+                )
         return tuple(notes)
 
     def bottleneck(self, phase: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from archmodel.components import gpu, memory, npu
+from archmodel.components import memory, units
 from archmodel.costs import LIMITS, Costs, Floats, Surroundings, empty_costs, place
 from archmodel.kernels.timeline import (
     CLASS_COMPUTE,
@@ -25,7 +25,7 @@ from archmodel.operations import Ints, Kind, Rows, rows_from
 from archmodel.partition import Piece, result_byte
 from archmodel.residency import Residency
 from archmodel.soc import Soc
-from archmodel.spec.chip import CAPABILITIES, GpuSpec
+from archmodel.spec.chip import CAPABILITIES
 from archmodel.template import DEFERRED, STREAM
 
 _STALLS = (LIMITS.index("memory"), LIMITS.index("buffer"))
@@ -101,8 +101,9 @@ def _unit_costs(soc: Soc, residency: Residency, rows: Rows, owner: Ints) -> Cost
             buffer_byte_per_s=soc.path_byte_per_s(name, unit.buffer),
             memory_byte_per_s=_bandwidth(soc, residency, part, name),
             memory_latency_s=soc.path_latency_s(name, unit.memory),
+            held_share=residency.held_share.get(name, 0.0),
         )
-        place(costs, mine, (gpu if isinstance(unit, GpuSpec) else npu).costs(unit, part, around))
+        place(costs, mine, units.costs(unit, part, around))
     return costs
 
 

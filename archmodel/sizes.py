@@ -53,7 +53,7 @@ def _copies(layer: LayerSpec, part: str) -> int:
     return layer.moe.experts if part == "experts" and layer.moe is not None else 1
 
 
-def _matrices(model: ModelSpec) -> Iterator[tuple[str, Matrix, int]]:
+def stored_matrices(model: ModelSpec) -> Iterator[tuple[str, Matrix, int]]:
     """Part, matrix and number of every stored matrix; towers are models of their own."""
     for part, matrices in outer_matrices(model).items():
         yield from ((part, matrix, 1) for matrix in matrices)
@@ -82,7 +82,7 @@ def breakdown(model: ModelSpec) -> dict[str, int]:
     part and shared experts, `experts` the routed ones, `other` what is outside all of them (pooler, vision tower).
     """
     parts = dict.fromkeys(PARTS, 0)
-    for part, matrix, count in _matrices(model):
+    for part, matrix, count in stored_matrices(model):
         parts[part] += matrix.elements * count
     for part, elements in _vectors(model):
         parts[part] += elements
@@ -166,7 +166,7 @@ def stored_elements(model: ModelSpec, precision: PrecisionSpec) -> dict[str, int
     """
     plain = precision.embedding or precision.weights
     found: Counter[str] = Counter({plain: sum(elements for _, elements in _vectors(model))})
-    for part, matrix, count in _matrices(model):
+    for part, matrix, count in stored_matrices(model):
         quantised = part not in ("embedding", "head", "router")
         found[precision.weights if quantised else plain] += matrix.elements * count
         if quantised and precision.weight_group:

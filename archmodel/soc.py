@@ -9,6 +9,7 @@ import numpy as np
 
 from archmodel.components import link as links
 from archmodel.components import memory
+from archmodel.components.units import matrix_rates, matrix_units
 from archmodel.costs import Floats
 from archmodel.errors import MappingError
 from archmodel.spec.check import routes
@@ -16,10 +17,8 @@ from archmodel.spec.chip import (
     ChipSpec,
     ControlSpec,
     DramSpec,
-    GpuSpec,
     HostSpec,
     LinkSpec,
-    NpuSpec,
     PeersSpec,
     SramSpec,
     Tier,
@@ -64,7 +63,7 @@ class Soc:
 
     @cached_property
     def units(self) -> dict[str, Unit]:
-        return {n: b for n, b in self.chip.blocks.items() if isinstance(b, GpuSpec | NpuSpec)}
+        return {n: b for n, b in self.chip.blocks.items() if isinstance(b, Unit)}
 
     @cached_property
     def tiers(self) -> dict[str, Tier]:
@@ -180,16 +179,6 @@ class Soc:
             name: {fmt: 2.0 * rate * matrix_units(unit) * unit.clock_ghz * 1e9 for fmt, rate in matrix_rates(unit).items()}
             for name, unit in self.units.items()
         }
-
-
-def matrix_rates(unit: Unit) -> dict[str, float]:
-    """MACs per cycle of one core or processing element, by format."""
-    return dict(unit.macs_per_core_per_cycle if isinstance(unit, GpuSpec) else unit.macs_per_pe_per_cycle)
-
-
-def matrix_units(unit: Unit) -> int:
-    """Cores, or processing elements of all arrays."""
-    return unit.cores if isinstance(unit, GpuSpec) else unit.arrays * unit.rows * unit.cols
 
 
 def default_tier(soc: Soc, key: str) -> str:

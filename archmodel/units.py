@@ -53,6 +53,7 @@ SUFFIXES: Final[dict[str, str]] = {
     "_nj": "nJ",
     "_j": "J",
     "_w": "W",
+    "_v": "V",
     "_mm": "mm",
     "_mm2": "mm2",
     "_um2": "um2",

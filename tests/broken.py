@@ -34,6 +34,38 @@ def edited(file: Path, changes: Changes) -> str:
 LINK = 'kind = "link"\njoins = [{}]\nprotocol = "wire"\nlanes = 1\nlane_rate_gt_per_s = 1\nlatency_ns = 1\nsource = "test"'
 
 
+CIM = """kind = "cim"
+macros = 64
+rows = 64
+cols = 64
+cell_bit = 1
+input_bit = 1
+clock_ghz = 1
+formats = ["int8"]
+converters = 8
+conversion_ghz = 1
+write_bit_per_cycle = 64
+vector_op_per_cycle = 64
+buffer = "sram"
+buffer_share = 0.5
+memory = "hbm"
+source = "test"
+"""
+EVENTS = """kind = "neuromorphic"
+cores = 64
+clock_ghz = 1
+synapse_op_per_core_per_cycle = { int8 = 1 }
+synapse_energy_pj = { int8 = 1 }
+sparsity_fraction = 0.5
+core_weight_kib = 64
+vector_op_per_cycle = 64
+event_per_cycle = 1
+buffer = "sram"
+buffer_share = 0.5
+memory = "hbm"
+source = "test"
+"""
+
 #: name, changes to the chip, words of the message
 CHIPS: list[tuple[str, Changes, tuple[str, ...]]] = [
     ("typo in a key", {"npu.colz": "3", "npu.cols": None}, ("npu.colz: unknown key, did you mean cols?", "npu.cols: missing")),
@@ -97,6 +129,20 @@ CHIPS: list[tuple[str, Changes, tuple[str, ...]]] = [
         ("npu.mac_energy_pj.int4: missing: energy of one int4 MAC [pJ]",),
     ),
     ("unknown capability", {"npu.capabilities": '["matmull"]'}, ("matmull is unknown", "did you mean matmul?")),
+    ("weight wider than a macro", {"npu": CIM.replace("cols = 64", "cols = 7")}, ("npu.cols: 7, must be at least 8: one",)),
+    ("macros without a format", {"npu": CIM.replace('["int8"]', "[]")}, ("npu.formats: [], must not be empty",)),
+    ("macros of an unknown format", {"npu": CIM.replace('["int8"]', '["int9"]')}, ("int9 is unknown", "did you mean int8?")),
+    ("attention in memory", {"npu": CIM + 'capabilities = ["attention"]'}, ("npu.capabilities", "attention is unknown")),
+    ("macros with too much to reload", {"npu": CIM + "reload_share = 1.5"}, ("npu.reload_share: 1.5, must be at most 1",)),
+    ("macros in no buffer", {"npu": CIM.replace('"sram"', '"hbm"')}, ('npu.buffer: "hbm", must name an sram block',)),
+    (
+        "no energy of a synaptic operation",
+        {"npu": EVENTS.replace("synapse_energy_pj = { int8", "synapse_energy_pj = { int4")},
+        ("npu.synapse_energy_pj.int8: missing: energy of one int8 MAC [pJ]",),
+    ),
+    ("macros of unknown area", {"npu": CIM}, ("cost.area_mm2.npu: missing: area of a unit that holds weights",)),
+    ("sparser than nothing", {"npu": EVENTS.replace("0.5", "1.5", 1)}, ("npu.sparsity_fraction: 1.5, must be at most 1",)),
+    ("events without a rate", {"npu": EVENTS.replace("event_per_cycle = 1\n", "")}, ("npu.event_per_cycle: missing: events",)),
     ("format of the chip", {"precision.weights": '"fp12"'}, ('precision.weights: "fp12", must be one of', "did you mean")),
     ("link joins itself", {"noc.joins": '["gpu", "noc"]'}, ('noc.joins: "noc", must not join a link', "cycle")),
     ("link joins a link", {"pcie.joins": '["host", "noc"]'}, ('pcie.joins: "noc", must not join a link', "cycle")),
@@ -294,6 +340,38 @@ CONFIGS: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
         ("3 problems", "hidden_size: -1", "vocab_size"),
     ),
 ]
+
+CIM = """kind = "cim"
+macros = 64
+rows = 64
+cols = 64
+cell_bit = 1
+input_bit = 1
+clock_ghz = 1
+formats = ["int8"]
+converters = 8
+conversion_ghz = 1
+write_bit_per_cycle = 64
+vector_op_per_cycle = 64
+buffer = "sram"
+buffer_share = 0.5
+memory = "hbm"
+source = "test"
+"""
+EVENTS = """kind = "neuromorphic"
+cores = 64
+clock_ghz = 1
+synapse_op_per_core_per_cycle = { int8 = 1 }
+synapse_energy_pj = { int8 = 1 }
+sparsity_fraction = 0.5
+core_weight_kib = 64
+vector_op_per_cycle = 64
+event_per_cycle = 1
+buffer = "sram"
+buffer_share = 0.5
+memory = "hbm"
+source = "test"
+"""
 
 #: name, changes to the chip and to the workload, which are fine each but not together, words of the message
 UNFIT: list[tuple[str, tuple[Changes, Changes], tuple[str, ...]]] = [

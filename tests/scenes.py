@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 
-from archmodel.spec.chip import ChipSpec, GpuSpec, LinkSpec
+from archmodel.spec.chip import ChipSpec, CimSpec, GpuSpec, LinkSpec, NeuromorphicSpec
 from archmodel.spec.shape import ShapeSpec, expand
 from archmodel.spec.toml import load_chip
 from archmodel.spec.workload import RequestSpec, WorkloadSpec
@@ -50,6 +50,34 @@ def random_chip(rng: np.random.Generator) -> ChipSpec:
     placement = {"fusion": bool(rng.integers(2)), "micro_batches": int(rng.integers(1, 4))}
     sram = {"capacity_mb": float(rng.uniform(4, 256))}
     return changed(HETERO, gpu=gpu, npu=npu, hbm=hbm, control=control, sram=sram, placement=placement)
+
+
+def random_cell_chip(rng: np.random.Generator) -> ChipSpec:
+    """hetero_v1 with a unit that holds its weights in cells of its own in place of the NPU: compute in memory, whose cells
+    hold all, some or almost nothing of a random workload, or event-driven cores, which hold all."""
+    common = {"clock_ghz": float(rng.uniform(0.2, 2.0)), "vector_op_per_cycle": 512.0, "buffer": "sram", "buffer_share": 0.5,
+              "memory": "hbm", "source": "random"}  # fmt: skip
+    if rng.uniform() < 0.5:
+        unit: CimSpec | NeuromorphicSpec = CimSpec(
+            **common, macros=int(2.0 ** rng.uniform(2, 16)), rows=int(rng.choice([1, 16, 64, 256])),
+            cols=int(rng.integers(16, 1000)), cell_bit=int(rng.choice([1, 2, 4])), input_bit=int(rng.choice([1, 2, 8])),
+            formats=("int8",), converters=int(rng.integers(1, 65)), conversion_ghz=float(rng.uniform(0.1, 2.0)),
+            input_lanes=int(rng.choice([1, 1, 4])), write_bit_per_cycle=float(rng.uniform(1, 128)),
+            write_hidden=bool(rng.integers(2)), reload_share=float(rng.uniform(0.1, 1.0)),
+            pipeline_cycles=float(rng.integers(0, 50)), cell_energy_pj=0.002, conversion_energy_pj=0.5,
+            write_energy_pj_per_bit=0.3, static_power_w=1.0,
+        )  # fmt: skip
+    else:
+        unit = NeuromorphicSpec(
+            **common, cores=int(rng.integers(100, 20000)), synapse_op_per_core_per_cycle={"int8": float(rng.choice([1, 4]))},
+            synapse_energy_pj={"int8": 2.0}, sparsity_fraction=float(rng.uniform()), core_weight_kib=16384.0,
+            event_per_cycle=float(rng.uniform(0.5, 100)), time_steps=int(rng.integers(1, 5)), event_energy_pj=5.0,
+            step_overhead_us=float(rng.uniform(0, 2)), static_power_w=1.0,
+        )  # fmt: skip
+    placement = {"projection": str(rng.choice(["gpu", "npu"]))}
+    gpu = {"macs_per_core_per_cycle": {"bf16": 128.0, "int8": 256.0}, "mac_energy_pj": {"bf16": 0.59, "int8": 0.1}}
+    chip = changed(HETERO, gpu=gpu, placement=placement)
+    return attrs.evolve(chip, blocks={**chip.blocks, "npu": unit})
 
 
 def random_shape(rng: np.random.Generator) -> ShapeSpec:

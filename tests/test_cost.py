@@ -53,7 +53,15 @@ def site(prices: EconomicsSpec = PRICES, **fields: float) -> EconomicsSpec:
 
 @pytest.fixture(scope="module")
 def hetero() -> Any:
-    return evaluate(load_chip(CHIP), load_workload(LLM))
+    """Without a [server] of its own, so that the box of the prices is its server."""
+    return evaluate(attrs.evolve(load_chip(CHIP), server=None), load_workload(LLM))
+
+
+def test_a_chip_with_a_server_of_its_own_draws_what_that_says() -> None:
+    chip = load_chip(CHIP)
+    assert chip.server is not None
+    result = evaluate(chip, load_workload(LLM))
+    assert wall_w(result, result.power_w, PRICES.box) == pytest.approx(result.boundary_power_w["wall"], rel=1e-12)
 
 
 # --- dies ---------------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from archmodel.soc import Soc
 from archmodel.spec.huggingface import read_config
 from archmodel.spec.toml import load_chip, load_stack, load_workload
 from archmodel.units import FORMATS
-from archmodel.validation.energy import energy_score, rank_correlation
+from archmodel.validation.energy import energy_score, joules, rank_correlation, validate_energy
 from archmodel.validation.energy_kernels import kernel_power, roofline_power
 from archmodel.validation.energy_wall import card_runs
 
@@ -95,8 +95,9 @@ def test_a_link_takes_energy():  # timeloop issue 91
 def test_power_is_energy_over_time_not_over_cycles(served):  # DRAMsim3 issues 18 and 49
     assert pytest.approx(3.36179, rel=1e-5) == 2.11793e7 * 1e-12 / (10_000 * 0.63e-9)
     assert served.power_w == pytest.approx(served.total_j / served.total_s, rel=1e-12)
-    slower = changed(SERVED, gpu={"clock_ghz": 0.5 * H100.blocks["gpu"].clock_ghz, "active_power_w": 0.0})
-    same = changed(SERVED, gpu={"active_power_w": 0.0})
+    fixed = {"active_power_w": 0.0, "voltage_points": (), "nominal_clock_ghz": 0.0, "clock_static_share": 0.0}
+    slower = changed(SERVED, gpu={**fixed, "clock_ghz": 0.5 * H100.blocks["gpu"].clock_ghz})
+    same = changed(SERVED, gpu=fixed)
     dynamic = [sum(v for name, v in evaluate(chip, LLAMA).energy_j.items() if not name.endswith("_static"))
                for chip in (slower, same)]  # fmt: skip
     assert dynamic[0] == pytest.approx(dynamic[1], rel=0.05)  # events, whatever the period
@@ -252,6 +253,36 @@ def test_a_chip_on_paper_is_near_the_published_card():
     (card,) = card_runs(ROOT)
     assert card.measured_w == 42.0
     assert card.predicted_w == pytest.approx(42.0, rel=0.25)
+
+
+@pytest.fixture(scope="module")
+def validated():
+    return validate_energy(ROOT)
+
+
+def test_models_that_no_fit_saw_draw_what_was_measured(validated):
+    """ML.ENERGY v3, dense models: a constant mean errs by 12% on H100 and by 27% on B200."""
+    for runs, constant in zip(validated.runs, (12.0, 26.0), strict=True):
+        score = energy_score("", runs.device, runs.power_w[runs.dense], runs.measured_w[runs.dense])
+        assert score.mean < 6.0
+        assert score.constant == pytest.approx(constant, abs=1.0)
+    joule = energy_score("", "", *joules(validated.runs))
+    assert joule.mean < 12.0
+    assert joule.p90 < 25.0
+    assert rank_correlation(*joules(validated.runs)) > 0.97
+
+
+def test_what_h100_tells_is_enough_for_b200(validated):
+    b200 = validated.runs[1]
+    assert energy_score("", "", validated.transferred_w, b200.measured_w[b200.dense]).mean < 15.0
+
+
+def test_chip_files_have_what_the_fit_finds(validated):
+    for device, stack in (("h100_sxm", "vllm"), ("b200_sxm", "vllm_b200")):
+        chip = load_chip(CHIPS / f"{device}.toml")
+        chip = attrs.evolve(chip, software=load_stack(ROOT / f"stacks/{stack}.toml"))
+        for name, value in validated.constants[device].items():
+            assert energy(chip, name) == pytest.approx(value, rel=0.02), (device, name)
 
 
 def test_a_path_from_memory_to_the_cores_takes_four_times_the_device():

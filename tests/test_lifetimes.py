@@ -21,7 +21,7 @@ def scene(seed):
 def test_peak_is_the_largest_sum_over_all_instants(seed):
     result = evaluate(*scene(400 + seed))
     for step in range(2):
-        for living in lifetimes(result, step).values():
+        for living in lifetimes(result, result.steps[step]).values():
             sums = [float(living.byte[(living.start_s <= t) & (t < living.end_s)].sum()) for t in living.start_s]
             assert living.peak_byte == pytest.approx(max(sums, default=0.0), rel=1e-9, abs=1e-6)
 
@@ -29,7 +29,7 @@ def test_peak_is_the_largest_sum_over_all_instants(seed):
 @pytest.mark.parametrize("seed", range(6))
 def test_no_two_living_results_overlap_in_the_arena(seed):
     result = evaluate(*scene(500 + seed))
-    for living in lifetimes(result, 0).values():
+    for living in lifetimes(result, result.first).values():
         offset, size = arena(living)
         assert size >= living.peak_byte * (1 - 1e-12)
         for i in range(len(offset)):
@@ -40,7 +40,7 @@ def test_no_two_living_results_overlap_in_the_arena(seed):
 
 def test_a_result_lives_until_its_last_reader_ends():
     result = evaluate(HETERO, load_workload(ROOT / "workloads/llama3_8b.toml"))
-    living = lifetimes(result, 0)["gpu"]
+    living = lifetimes(result, result.first)["gpu"]
     program = result.steps[0].program
     events, out = program.events, program.simulated
     for event, end in list(zip(living.event, living.end_s, strict=True))[:200]:
@@ -54,4 +54,4 @@ def test_what_is_planned_holds_what_is_simulated(micro_batches):
     chip = attrs.evolve(HETERO, placement=attrs.evolve(HETERO.placement, micro_batches=micro_batches))
     result = evaluate(chip, workload)
     planned = sum(b.byte for b in result.residency.buffers if b.what == "activations")
-    assert sum(living.peak_byte for living in lifetimes(result, 0).values()) <= planned * (1 + 1e-9)
+    assert sum(living.peak_byte for living in lifetimes(result, result.first).values()) <= planned * (1 + 1e-9)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import attrs
 import pytest
@@ -15,6 +16,7 @@ from scenes import BASELINE, HETERO, ROOT, changed
 
 from archmodel.components import link, memory
 from archmodel.evaluate import evaluate
+from archmodel.result import Result
 from archmodel.spec.shape import ShapeSpec, expand
 from archmodel.spec.toml import load_workload
 from archmodel.spec.workload import PrecisionSpec, RequestSpec, WorkloadSpec
@@ -118,6 +120,65 @@ def test_u09_the_policy_of_windowed_layers_is_named_and_counts():
         result = evaluate(changed(HETERO, placement={"window_policy": policy}), workload)
         held.append(next(b.byte for b in result.residency.buffers if b.what == "KV cache"))
     assert held == [6_543_114_240, 12_884_901_888]
+
+
+def power_of(tokens: int, total_s: float, total_j: float) -> tuple[float, float, float]:
+    """Mean power [W], tokens/s and tokens/J as a result has them."""
+    run = SimpleNamespace(tokens=tokens, total_s=total_s, total_j=total_j)
+    return Result.power_w.fget(run), Result.output_tokens_per_s.fget(run), Result.tokens_per_joule.fget(run)
+
+
+def test_u69_mean_power_is_energy_over_time_not_over_cycles():
+    # 2.11793e7 pJ in 10,000 cycles of 0.63 ns are 3361.79 mW
+    assert power_of(1, 10_000 * 0.63e-9, 2.11793e7 * 1e-12)[0] == pytest.approx(3.36179, rel=1e-5)
+
+
+def test_u69_twice_the_clock_is_twice_the_power_of_the_same_work():
+    # no voltage points, so that the energy of an event stays; the arrays alone limit a prompt
+    endless = {"hbm": {"channels": 10**5, "latency_ns": 0.0}, "sram": {"bandwidth_byte_per_cycle": 1e7, "latency_ns": 0.0}}
+    bare = {"voltage_points": (), "nominal_clock_ghz": 0.0, "clock_static_share": 0.0}
+    power_w = []
+    for clock in (0.5, 1.0):
+        chip = changed(HETERO, npu={**bare, "clock_ghz": clock}, gpu={**bare}, **endless)
+        result = evaluate(changed(chip, sram={**bare}), attrs.evolve(MAIN, request=RequestSpec(batch=8, input_tokens=1024,
+                                                                                              output_tokens=1)))  # fmt: skip
+        power_w.append(result.energy_j["npu_mac"] / result.segments_s["compute_npu"])
+    assert power_w[1] / power_w[0] == pytest.approx(2.0, rel=0.01)
+
+
+def test_u70_energy_tables_leave_the_time_alone():
+    dear = changed(
+        HETERO,
+        gpu={"mac_energy_pj": {fmt: 10.0 * pj for fmt, pj in HETERO.blocks["gpu"].mac_energy_pj.items()}},
+        npu={"mac_energy_pj": {"int8": 1.0}, "operand_energy_pj_per_bit": 2.0},
+        hbm={"energy_pj_per_bit": 36.0},
+    )
+    cheap, costly = evaluate(HETERO, MAIN), evaluate(dear, MAIN)
+    assert (costly.total_s, costly.segments_s) == (cheap.total_s, cheap.segments_s)
+    assert costly.energy_j["npu_mac"] == pytest.approx(10.0 * cheap.energy_j["npu_mac"])
+    assert costly.total_j > cheap.total_j
+
+
+def test_u70_latency_is_cycles_over_the_clock():
+    # 1,000,000 cycles at 1 GHz take 1.000 ms: a control core that spends them on each exception, once a step
+    control = {"exceptions_per_step": 1.0, "clock_ghz": 1.0}
+    none = evaluate(changed(HETERO, control={**control, "exception_cycles": 0.0}), LLAMA)
+    some = evaluate(changed(HETERO, control={**control, "exception_cycles": 1e6}), LLAMA)
+    assert some.time_to_first_token_s - none.time_to_first_token_s == pytest.approx(1e-3, rel=1e-6)
+
+
+def test_u75_tokens_a_second_a_watt_are_tokens_a_joule():
+    # 100 tokens/s at 25 W: 4 tokens/s/W, 4 tokens/J, 0.25 J/token, 14,400 tokens/Wh
+    watt, tokens_per_s, tokens_per_joule = power_of(100, 1.0, 25.0)
+    assert (watt, tokens_per_s, tokens_per_joule) == (25.0, 100.0, 4.0)
+    assert tokens_per_s / watt == tokens_per_joule
+    assert 1.0 / tokens_per_joule == 0.25
+    assert tokens_per_joule * 3600.0 == 14_400.0
+    result = evaluate(HETERO, MAIN)
+    assert result.output_tokens_per_s / result.power_w == pytest.approx(result.tokens_per_joule, rel=1e-12)
+    assert {name: result.tokens / result.total_s / power_w for name, power_w in result.boundary_power_w.items()}["chip"] == (
+        pytest.approx(result.tokens_per_joule, rel=1e-12)
+    )
 
 
 def peak_mib(tokens: int) -> int:

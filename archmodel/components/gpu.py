@@ -4,7 +4,7 @@ Matrix products and attention are timed by tiles and waves (`kernels/matmul.py`,
 slowest of lanes, cache and memory. Activations stay in the cache as far as they fit, since the neighbouring operation has
 them there; weights, the KV cache and recurrent state come from memory unless `reuse_byte` says that they are still cached.
 
-Ignored: clocks that fall under a power cap (`components/power.py`), and cores left idle by vector work of few elements.
+Ignored: clocks that fall under a power cap (`clocks.py` finds them), and cores left idle by vector work of few elements.
 """
 
 from __future__ import annotations

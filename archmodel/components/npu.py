@@ -15,7 +15,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from archmodel.costs import LIMITS, Costs, Surroundings, empty_costs, place
+from archmodel.components import lanes
+from archmodel.costs import Costs, Surroundings, empty_costs, place
 from archmodel.errors import MappingError
 from archmodel.kernels.systolic import DATAFLOWS, SystolicArray, systolic_cycles
 from archmodel.kernels.tiling import operand_passes
@@ -46,7 +47,7 @@ def costs(spec: NpuSpec, rows: Rows, around: Surroundings, *, resident: bool = T
         MappingError: a number format that the arrays do not have, or a buffer too small for the smallest tiles.
     """
     result = empty_costs(len(rows))
-    kinds = {Kind.MATMUL: _matmul, Kind.ATTENTION: _attention, Kind.SCAN: _vector, Kind.VECTOR: _vector}
+    kinds = {Kind.MATMUL: _matmul, Kind.ATTENTION: _attention, Kind.SCAN: lanes.vector, Kind.VECTOR: lanes.vector}
     for kind in np.unique(rows.kind):
         index = np.flatnonzero(rows.kind == kind)
         near = attrs.evolve(around, memory_byte_per_s=around.memory_byte_per_s[index])
@@ -137,7 +138,7 @@ def _matmul(spec: NpuSpec, rows: Rows, around: Surroundings, resident: bool) -> 
     filled_byte = weight_byte + loaded_byte + c_byte
     array_s, stream_s, read_byte = gemms.run(spec, around, filled_byte + stored_byte)
     last_byte = gemms.tile[:, 0] * gemms.tile[:, 1] * rows.output_byte
-    return _finish(
+    return lanes.finish(
         spec, around, array_s, stream_s, np.zeros(len(rows)),
         exposed_byte=tile_byte[:, 1] + np.where(kept, 0.0, tile_byte[:, 0] + last_byte),
         peak_per_s=_peak_mac_per_s(spec, gemms.rate),
@@ -181,7 +182,7 @@ def _attention(spec: NpuSpec, rows: Rows, around: Surroundings, resident: bool) 
     value_s, value_stream_s, value_read_byte = values.run(spec, around, c_byte + stored_byte + new_kv_byte)
     tile_byte = scores.tile_byte
     last_byte = values.tile[:, 0] * values.tile[:, 1] * rows.output_byte
-    return _finish(
+    return lanes.finish(
         spec, around, score_s + value_s, score_stream_s + value_stream_s, SCORE_OPS * score_count,
         exposed_byte=tile_byte[:, 1] + np.where(kept, 0.0, tile_byte[:, 0] + last_byte),
         peak_per_s=_peak_mac_per_s(spec, scores.rate),
@@ -201,56 +202,3 @@ def _kv_passes(spec: NpuSpec, rows: Rows, around: Surroundings, scores: _Gemms) 
     query_byte = rows.qk_dim * rows.input_byte + (rows.v_dim + scores.tile[:, 1]) * spec.accumulator_byte
     block = np.maximum(np.floor(room_byte / query_byte), scores.tile[:, 0])
     return np.where(fits, 1.0, np.ceil(scores.shape[:, 0] / block))
-
-
-def _vector(spec: NpuSpec, rows: Rows, around: Surroundings, resident: bool) -> Costs:
-    """Element-wise work and scans; a fused row finds its operands in the row before and leaves its results in place."""
-    alone = 1.0 - rows.fused
-    read_byte, write_byte = alone * rows.read_byte, alone * rows.write_byte
-    state_byte = np.where(rows.kind == Kind.SCAN, rows.kv_byte, 0.0)
-    kept = resident & (read_byte + write_byte <= around.buffer_byte)
-    loaded_byte, stored_byte = np.where(kept, 0.0, read_byte), np.where(kept, 0.0, write_byte)
-    half_state_byte = state_byte / 2.0
-    buffer_read_byte = read_byte + stored_byte + state_byte
-    buffer_write_byte = write_byte + loaded_byte + state_byte
-    stream_s = (buffer_read_byte + buffer_write_byte) / around.buffer_byte_per_s
-    return _finish(
-        spec, around, np.zeros(len(rows)), stream_s, rows.flop + rows.exp,
-        exposed_byte=np.zeros(len(rows)), peak_per_s=spec.vector_op_per_cycle * spec.clock_ghz * 1e9,
-        command=alone, kv_traffic_byte=state_byte, activation_traffic_byte=loaded_byte + stored_byte,
-        written_byte=stored_byte + half_state_byte, buffer_read_byte=buffer_read_byte, buffer_write_byte=buffer_write_byte,
-    )  # fmt: skip
-
-
-def _finish(
-    spec: NpuSpec,
-    around: Surroundings,
-    array_s: Floats,
-    stream_s: Floats,
-    vector_flop: Floats,
-    *,
-    exposed_byte: Floats,
-    peak_per_s: Floats | float,
-    command: Floats | float = 1.0,
-    **counts: Floats,
-) -> Costs:
-    """Costs from the time of the arrays, of arrays and buffer together, the vector work, and the counted bytes."""
-    clock_hz = spec.clock_ghz * 1e9
-    zero = np.zeros(len(array_s))
-    part = {**{name: zero for name in ("weight_traffic_byte", "kv_traffic_byte", "activation_traffic_byte", "mac")}, **counts}
-    memory_byte = part["weight_traffic_byte"] + part["kv_traffic_byte"] + part["activation_traffic_byte"]
-    vector_s = vector_flop / (spec.vector_op_per_cycle * clock_hz)
-    memory_s = memory_byte / around.memory_byte_per_s
-    buffer_s = (part["buffer_read_byte"] + part["buffer_write_byte"]) / around.buffer_byte_per_s
-    fixed_s = command * spec.command_cycles / clock_hz + np.where(memory_byte > 0, around.memory_latency_s, 0.0)
-    fixed_s = fixed_s + exposed_byte / around.memory_byte_per_s
-    limits = {"matrix": array_s, "vector": vector_s, "feed": zero, "buffer": buffer_s, "memory": memory_s, "fixed": fixed_s}
-    duration_s = fixed_s + np.maximum.reduce((stream_s, vector_s, memory_s))
-    work = np.where(part["mac"] > 0, part["mac"], vector_flop)
-    return Costs(
-        limits_s=np.stack([limits[name] for name in LIMITS], axis=1),
-        duration_s=duration_s,
-        vector_flop=vector_flop,
-        utilisation=np.divide(work, peak_per_s * duration_s, out=np.zeros_like(work), where=duration_s > 0),
-        **part,
-    )

@@ -11,9 +11,23 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from archmodel.components import dvfs
+from archmodel.components.units import mac_energy_pj
 from archmodel.costs import LIMITS, Costs, Floats
 from archmodel.operations import Kind, Rows
-from archmodel.spec.chip import CAPABILITIES, Block, ControlSpec, GpuSpec, HostSpec, NpuSpec, PeersSpec, PowerSpec, SoftwareSpec
+from archmodel.spec.chip import (
+    CAPABILITIES,
+    Block,
+    CimSpec,
+    ControlSpec,
+    GpuSpec,
+    HostSpec,
+    NeuromorphicSpec,
+    PeersSpec,
+    PowerSpec,
+    SoftwareSpec,
+    Unit,
+)
 from archmodel.units import FORMATS
 
 _PJ = 1e-12
@@ -29,14 +43,16 @@ _SHARPNESS = 8.0
 Ints = NDArray[np.int64]
 
 
-def unit_energy_j(unit: GpuSpec | NpuSpec, costs: Costs, rows: Rows) -> dict[str, Floats]:
+def unit_energy_j(unit: Unit, costs: Costs, rows: Rows) -> dict[str, Floats]:
     """Dynamic energy [J] of rows that run on `unit`, by part; each array has shape (rows,).
 
     `mac`: multiply-accumulates at their format; `vector`: element-wise operations; `operand`: bytes from the unit's
-    SRAM to its lanes over wires, shared memory and registers. The SRAM array itself is the tier's. A GPU may have one more:
-    `active`, what its matrix units take while a kernel uses them.
+    SRAM to its lanes over wires, shared memory and registers. The SRAM array itself is the tier's. A GPU may add `active`, what
+    its matrix units take while a kernel uses them; compute in memory adds `conversion` and `cell_write`, event-driven cores
+    `event`.
     """
-    table = np.array([unit.mac_energy_pj.get(name, 0.0) for name in FORMATS])
+    energy = mac_energy_pj(unit)
+    table = np.array([energy.get(name, 0.0) for name in FORMATS])
     parts = {
         "mac": _issued_mac(unit, costs, rows) * table[rows.compute_format] * _PJ,
         "vector": costs.vector_flop * unit.vector_energy_pj_per_flop * _PJ,
@@ -44,11 +60,16 @@ def unit_energy_j(unit: GpuSpec | NpuSpec, costs: Costs, rows: Rows) -> dict[str
     }
     if isinstance(unit, GpuSpec) and unit.active_power_w > 0.0:
         matrix = (rows.kind == Kind.MATMUL) | (rows.kind == Kind.ATTENTION)
-        parts["active"] = np.where(matrix, costs.duration_s, 0.0) * unit.active_power_w
+        parts["active"] = np.where(matrix, costs.duration_s, 0.0) * unit.active_power_w * dvfs.clock_ratio(unit)
+    if isinstance(unit, CimSpec):
+        parts["conversion"] = costs.events * unit.conversion_energy_pj * _PJ
+        parts["cell_write"] = costs.cell_write_byte * _BITS * unit.write_energy_pj_per_bit * _PJ
+    if isinstance(unit, NeuromorphicSpec):
+        parts["event"] = costs.events * unit.event_energy_pj * _PJ
     return parts
 
 
-def _issued_mac(unit: GpuSpec | NpuSpec, costs: Costs, rows: Rows) -> Floats:
+def _issued_mac(unit: Unit, costs: Costs, rows: Rows) -> Floats:
     """MACs that draw power, shape (rows,): those of the operation, and in a GPU's product in groups whole tiles.
 
     A tile of an expert with few tokens is multiplied whole; the time of the matrix units says how many there are.
@@ -84,6 +105,7 @@ def control_energy_j(control: ControlSpec, commands: Floats) -> Floats:
 
 
 def static_power_w(blocks: Mapping[str, Block], power: PowerSpec) -> dict[str, float]:
-    """Static power [W] by block, and of the chip as a whole under `chip`. The host is outside the chip."""
-    static = {name: block.static_power_w for name, block in blocks.items() if not isinstance(block, HostSpec | PeersSpec)}
+    """Static power [W] by block at its clock, and of the chip as a whole under `chip`. The host is outside the chip."""
+    static = {name: block.static_power_w * dvfs.static_factor(block) for name, block in blocks.items()
+              if not isinstance(block, HostSpec | PeersSpec)}  # fmt: skip
     return {**static, "chip": power.static_power_w}

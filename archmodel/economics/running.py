@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from archmodel.components.boundary import added_power_w, boundary_power_w
 from archmodel.economics.capital import Capital
 from archmodel.result import Result
 from archmodel.spec.economics import BoxSpec, EconomicsSpec
@@ -115,16 +116,17 @@ class Service:
 
 
 def wall_w(result: Result, chip_w: float, box: BoxSpec) -> float:
-    """Power [W] at the server's plug where the chips of a run draw `chip_w` together: supply losses, and their share of the
-    rest of the box. Every cost and every power budget takes it from here."""
+    """Power [W] at the server's plug where the chips of a run draw `chip_w` together: that of the chip's own [server], and
+    where the chip says nothing of one, of the box: supply losses, and a share of the rest. Every cost and every power
+    budget takes it from here."""
+    if result.chip.server:
+        return boundary_power_w(added_power_w(result.chip, result.chips, chip_w))["wall"]
     return chip_w / box.psu_efficiency + result.chips * box.power_w / box.chips
 
 
 def phase_j(result: Result, phase: str) -> float:
     """Energy [J] of the chips in one phase, dynamic and static; phases add up to `result.total_j`."""
-    dynamic = sum(step.weight * sum(step.energy_j.values()) for step in result.steps if step.step.phase == phase)
-    static_w = sum(result.static_power_w.values())
-    return dynamic * result.chip.power.scale * result.chips + static_w * result.phase_s(phase)
+    return result.phase_power_w(phase) * result.phase_s(phase)
 
 
 def running(result: Result, bought: Capital, economics: EconomicsSpec) -> Running:

@@ -8,7 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from archmodel.report.figure import BLACK, BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY, YELLOW, boxes, quantities, swatches, title
+from archmodel.report import power
+from archmodel.report.figure import BLACK, BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY, YELLOW, boxes, swatches, title
 from archmodel.report.trace import Trace
 from archmodel.units import si
 
@@ -40,32 +41,39 @@ Bars = dict[tuple[str, bool], list[tuple[float, float, float, float]]]  # kind, 
 
 
 def draw(figure: Figure, trace: Trace) -> None:
-    """A panel for each timeline of the trace: bars are events, thin bars below them the gaps of units by cause."""
+    """Three panels for each timeline of the trace. Bars are events, thin bars below them the gaps of units by cause; areas are
+    the power of blocks at the time, stacked; lines the results that are kept with each unit."""
     shown = [name for name in trace.tables if name.startswith("timeline/")]
     shown.sort(key=lambda name: "decode" in name)
-    figure.set_size_inches(11, 1.6 + 2.7 * len(shown))
-    title(figure, trace, "timeline by resource")
+    figure.set_size_inches(11, 1.9 + 4.5 * len(shown))
+    title(figure, trace, "timeline by resource, power, and results kept")
     height = figure.get_size_inches()[1]
-    panels = figure.subplots(
-        len(shown), 1, squeeze=False,
-        gridspec_kw={"left": 0.1, "right": 0.985, "top": 1 - 0.75 / height, "bottom": 1.25 / height, "hspace": 0.42},
-    )[:, 0]  # fmt: skip
+    halves = figure.add_gridspec(len(shown), 1, left=0.1, right=0.985, top=1 - 0.75 / height, bottom=1.75 / height, hspace=0.3)
     runs: set[str] = set()
     waits: set[str] = set()
-    for axes, name in zip(panels, shown, strict=True):
-        _panel(axes, trace, name, runs, waits)
-    last = panels[-1]
+    colours = power.colours(trace, shown)
+    for number, name in enumerate(shown):
+        grid = halves[number].subgridspec(3, 1, height_ratios=(2.4, 0.9, 0.5), hspace=0.08)
+        upper = figure.add_subplot(grid[0])
+        middle, last = (figure.add_subplot(grid[row], sharex=upper) for row in (1, 2))
+        span = _panel(upper, trace, name, runs, waits)
+        power.panel(middle, trace, name.replace("timeline/", "power/"), span, colours)
+        power.kept_panel(last, trace, name.replace("timeline/", "kept/"), span, colours)
+    below = -1.2
     entries = [(key.replace("_", " "), {"facecolor": colour}) for key, colour in _RUNS.items() if key in runs]
-    swatches(last, entries, "runs", bbox_to_anchor=(-0.06, -0.22), ncols=(len(entries) + 1) // 2)
+    swatches(last, entries, "runs", bbox_to_anchor=(-0.06, below), ncols=(len(entries) + 1) // 2)
     entries = [(_WAIT_WORDS.get(key, key.replace("_", " ")), _gap_style(key)) for key in _WAITS if key in waits]
-    swatches(last, entries, "unit idle, waiting for", bbox_to_anchor=(0.56, -0.22), ncols=3)
+    swatches(last, entries, "unit idle, waiting for", bbox_to_anchor=(0.56, below), ncols=3)
+    entries = [(key, {"facecolor": colour}) for key, colour in colours.items()]
+    swatches(last, entries, "power of, and kept with", bbox_to_anchor=(-0.06, below - 1.3), ncols=len(entries))
 
 
 def _gap_style(cause: str) -> dict[str, Any]:
     return {"facecolor": _WAITS[cause], "alpha": 0.6, "hatch": "////", "edgecolor": "white"}
 
 
-def _panel(axes: Axes, trace: Trace, name: str, runs: set[str], idle: set[str]) -> None:
+def _panel(axes: Axes, trace: Trace, name: str, runs: set[str], idle: set[str]) -> tuple[float, float, int]:
+    """Draw one timeline; the span [s] of the step that it shows, and the first layer in it."""
     start, end, layer = (trace.numbers(name, column) for column in ("start_s", "end_s", "layer"))
     low, high, first, last = _window(start, end, layer)
     inside = np.flatnonzero((end > low) & (start < high))
@@ -87,12 +95,12 @@ def _panel(axes: Axes, trace: Trace, name: str, runs: set[str], idle: set[str]) 
     axes.set_yticks(range(len(lanes)), lanes)
     axes.set_ylim(len(lanes) - 0.4, -0.6)
     axes.set_xlim(0, high - low)
-    quantities(axes.xaxis, "s")
     axes.grid(axis="x", color="#dddddd", linewidth=0.6)
     layers = f"layer {first}" if first == last else f"layers {first} and {last}"
     axes.set_title(f"{name.removeprefix('timeline/')}: {layers} of {int(layer.max())}, {si(high - low, 's')} "
                    f"of {si(float(end.max()), 's')}")  # fmt: skip
-    axes.set_xlabel(f"time since the start of layer {first}")
+    axes.tick_params(axis="x", labelbottom=False)
+    return low, high, first
 
 
 def _waits(axes: Axes, trace: Trace, name: str, lanes: list[str], span: tuple[float, float], idle: set[str]) -> None:

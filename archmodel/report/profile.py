@@ -30,11 +30,15 @@ def profile(result: Result, bins: int = 160) -> Profile:
     edges = np.linspace(0.0, result.total_s, bins + 1)
     width = float(edges[1])
     sums = _first_step(result, edges)
-    start = result.first.total_s
-    for step in result.steps[1:]:
+    static_j: dict[str, Floats] = {}
+    start = 0.0
+    for step in result.steps:
         end = start + step.weight * step.total_s
-        inside = np.diff(np.clip(edges, start, end)) / (end - start)
-        sums += inside[:, None] * step.weight * _step_sums(result, step)
+        inside_s = np.diff(np.clip(edges, start, end))
+        if step is not result.first:
+            sums += (inside_s / (end - start))[:, None] * step.weight * _step_sums(result, step)
+        for name, watt in result.step_static_power_w(step).items():
+            static_j[name] = static_j.get(name, 0.0) + watt * inside_s
         start = end
     soc, energy = result.soc, result.row_energy_j
     sizes = [len(soc.resources), len(soc.units), len(soc.shared), len(energy)]
@@ -53,9 +57,27 @@ def profile(result: Result, bins: int = 160) -> Profile:
         bandwidth_byte_per_s=dict(zip(soc.shared, byte, strict=True)),
         power_w={
             **dict(zip(energy, power, strict=True)),
-            **{f"{name}_static": np.full(bins, watt) for name, watt in result.static_power_w.items()},
+            **{f"{name}_static": joule / width for name, joule in static_j.items()},
         },
     )
+
+
+def step_power_w(result: Result, step: StepResult) -> tuple[Floats, dict[str, Floats]]:
+    """Power [W] of all chips between one start or end of an event and the next, by block and `static`.
+
+    Returns the times [s] at which it changes, shape (n + 1,), and the power by name, each of shape (n,). Each event spreads
+    its energy evenly over its time; power times the lengths of the intervals adds up to the energy of the step.
+    """
+    program = step.program
+    start, end, rows = program.simulated.start_s, program.simulated.end_s, program.events.row
+    edges = np.unique(np.concatenate([[0.0], start, end]))
+    blocks: dict[str, Floats] = {}
+    for component, joule in result.row_energy_j.items():
+        block = max((name for name in result.chip.blocks if f"{component}_".startswith(f"{name}_")), key=len)
+        blocks[block] = blocks.get(block, 0.0) + joule
+    sums = spread(start, end, np.column_stack(list(blocks.values()))[rows], edges)
+    power = dict(zip(blocks, (sums / np.diff(edges)[:, None]).T, strict=True))
+    return edges, {**power, "static": np.full(len(sums), sum(result.step_static_power_w(step).values()))}
 
 
 def _useful_s(result: Result) -> Floats:

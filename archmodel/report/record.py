@@ -17,8 +17,9 @@ from archmodel.kernels.timeline import (
     CLASS_TRANSFER,
     WAIT_DISPATCH,
 )
+from archmodel.lifetimes import lifetimes
 from archmodel.operations import NUMERIC, Ints, Kind
-from archmodel.report.profile import profile
+from archmodel.report.profile import profile, step_power_w
 from archmodel.report.summary import headline
 from archmodel.result import Result, StepResult
 from archmodel.spec.workload import ROLES
@@ -55,16 +56,19 @@ Tables = dict[str, dict[str, Column]]
 def record(result: Result) -> Tables:
     """Every table of a trace by name: of columns that are all equally long, or of single numbers (`summary`)."""
     shown = [result.first, *_representative(result)]
-    over_time = profile(result)
+    over_time, kinds = profile(result), result.energy_by_kind_j
     curves = {name: getattr(over_time, name) for name in ("busy_fraction", "utilisation", "bandwidth_byte_per_s", "power_w")}
     return {
         "summary": {name: np.array(float(value)) for name, value in headline(result).items() if value is not None},
         "steps": _steps(result),
         "segments": _by_name("segment", {f"{p}_s": result.phase_segments_s(p) for p in result.phases}, result.segments_s),
         "energy": {"component": list(result.energy_j), "energy_j": np.array(list(result.energy_j.values()))},
+        "energy_by_kind": {"kind": list(kinds), "energy_j": np.array(list(kinds.values()))},
         "operations": _operations(result),
         **{f"timeline/{step.step.label}": timeline(result, step) for step in shown},
         **{f"waits/{step.step.label}": waits(result, step) for step in shown},
+        **{f"power/{step.step.label}": _power(result, step) for step in shown},
+        **{f"kept/{step.step.label}": _kept(result, step) for step in shown},
         **{f"over_time/{name}": {"time_s": over_time.time_s, **values} for name, values in curves.items()},
         "residency": _residency(result),
         "tiers_and_links": _shared(result),
@@ -120,6 +124,8 @@ def _operations(result: Result) -> dict[str, Column]:
         **limits,
         "mac": costs.mac,
         "vector_flop": costs.vector_flop,
+        "events": costs.events,
+        "cell_write_byte": costs.cell_write_byte,
         "weight_traffic_byte": costs.weight_traffic_byte,
         "kv_traffic_byte": costs.kv_traffic_byte,
         "activation_traffic_byte": costs.activation_traffic_byte,
@@ -198,6 +204,23 @@ def waits(result: Result, step: StepResult) -> dict[str, Column]:
         "resource": Choice(columns[:, 2].astype(np.int64), result.soc.resources),
         "cause": Choice(columns[:, 3].astype(np.int64), CAUSES),
     }
+
+
+def _power(result: Result, step: StepResult) -> dict[str, Column]:
+    """Power of each block from one start or end of an event to the next, and static power; none after the last."""
+    edges_s, power_w = step_power_w(result, step)
+    return {"start_s": edges_s, **{f"{name}_w": np.append(watt, 0.0) for name, watt in power_w.items()}}
+
+
+def _kept(result: Result, step: StepResult) -> dict[str, Column]:
+    """Bytes of results that live with each unit from one instant on; weights and caches are in `residency`."""
+    curves = {name: living.over_time() for name, living in lifetimes(result, step).items()}
+    instants = np.unique(np.concatenate([np.zeros(1), *(time for time, _ in curves.values())]))
+    values = {}
+    for name, (time, byte) in curves.items():
+        at = np.searchsorted(time, instants, side="right") - 1
+        values[f"{name}_byte"] = np.where(at >= 0, np.append(byte, 0.0)[at], 0.0)
+    return {"start_s": instants, **values}
 
 
 def _residency(result: Result) -> dict[str, Column]:

@@ -13,10 +13,11 @@ from rich.text import Text
 from archmodel import sizes
 from archmodel.components import link as links
 from archmodel.components import memory
+from archmodel.components.units import cell_capacity_byte, matrix_parts, matrix_rates
 from archmodel.report.summary import assumptions, chip_sources, remarks, workload_sources
 from archmodel.report.table import bullets, columns, heading
-from archmodel.soc import Soc, matrix_rates
-from archmodel.spec.chip import KINDS, Block, ChipSpec, GpuSpec
+from archmodel.soc import Soc
+from archmodel.spec.chip import KINDS, Block, ChipSpec
 from archmodel.spec.model import LayerSpec
 from archmodel.spec.workload import PrecisionSpec, WorkloadSpec
 from archmodel.units import si, unit_of
@@ -43,6 +44,7 @@ def _chip_dict(chip: ChipSpec) -> dict[str, Any]:
         "bandwidth_byte_per_s": {name: memory.peak_byte_per_s(tier) for name, tier in soc.tiers.items()},
         "achievable_byte_per_s": {name: memory.stream_byte_per_s(tier) for name, tier in soc.tiers.items()},
         "capacity_byte": {name: memory.capacity_byte(tier) for name, tier in soc.tiers.items()},
+        "cell_capacity_byte": {name: byte for name, unit in soc.units.items() if (byte := cell_capacity_byte(unit))},
         "line_byte_per_s": {name: links.line_byte_per_s(link) for name, link in soc.links.items()},
         "payload_byte_per_s": {name: links.payload_byte_per_s(link) for name, link in soc.links.items()},
         "routes": {unit: {tier: list(soc.route(unit, tier)) for tier in _reached(soc, unit)} for unit in soc.units},
@@ -83,6 +85,9 @@ def _chip(chip: ChipSpec) -> Iterator[RenderableType]:
          f"{100.0 * memory.stream_efficiency(t):.1f} %", si(memory.capacity_byte(t), "B"), f"{t.latency_ns:g} ns"]
         for name, t in soc.tiers.items()
     ))  # fmt: skip
+    if holders := {name: byte for name, unit in soc.units.items() if (byte := cell_capacity_byte(unit))}:
+        yield heading("Weights that units hold where they multiply them")
+        yield columns(["unit", "capacity"], ([name, si(byte, "B")] for name, byte in holders.items()))
     if soc.links:
         yield heading("Links, one direction")
         yield columns(["link", "line", "payload", "latency", "<joins"], (
@@ -108,7 +113,7 @@ def _chip(chip: ChipSpec) -> Iterator[RenderableType]:
 
 def _peaks(soc: Soc) -> Iterator[list[str]]:
     for name, unit in soc.units.items():
-        parts = f"{unit.cores} cores" if isinstance(unit, GpuSpec) else f"{unit.arrays} x {unit.rows} x {unit.cols}"
+        parts = matrix_parts(unit)
         for fmt, rate in matrix_rates(unit).items():
             word = "OP/s" if fmt.startswith("int") else "FLOP/s"
             peak = soc.peaks_per_s()[name][fmt]

@@ -8,11 +8,12 @@ from typing import Any
 import attrs
 import numpy as np
 
-from archmodel.components import memory
+from archmodel.components import memory, units
+from archmodel.components.boundary import BOUNDARIES
 from archmodel.economics.costing import economics_sources, run_cost
 from archmodel.economics.running import Running
 from archmodel.result import Result
-from archmodel.spec.chip import ChipSpec, ControlSpec, DramSpec, SramSpec
+from archmodel.spec.chip import ChipSpec, ControlSpec, Tier, Unit
 from archmodel.spec.economics import EconomicsSpec
 from archmodel.spec.economics_file import default_economics
 from archmodel.spec.workload import WorkloadSpec
@@ -25,7 +26,7 @@ _POLICIES = {
 
 def summary(result: Result, trace_file: str | None = None) -> dict[str, Any]:
     """Everything about a run that is a number or a name. The values of `segments_s` add up to `total_s`, those of
-    `energy_j` to `total_j`, and for each unit `busy_s` + `stall_s` + `idle_s` is `total_s`."""
+    `energy_j` and of `energy_by_kind_j` to `total_j`, and for each unit `busy_s` + `stall_s` + `idle_s` is `total_s`."""
     times = unit_times_s(result)
     return {
         "chip": result.chip.name,
@@ -36,6 +37,7 @@ def summary(result: Result, trace_file: str | None = None) -> dict[str, Any]:
         "transfer_hidden_s": result.transfer_hidden_s,
         "bottleneck": {phase: result.bottleneck(phase) for phase in result.phases},
         "energy_j": result.energy_j,
+        "energy_by_kind_j": result.energy_by_kind_j,
         "utilisation": result.utilisation,
         "bandwidth_byte_per_s": result.bandwidth_byte_per_s,
         "achievable_byte_per_s": achievable_byte_per_s(result),
@@ -73,7 +75,16 @@ def headline(result: Result) -> dict[str, float | None]:
         "tokens_per_joule": result.tokens_per_joule,
         "joules_per_token": result.total_j / result.tokens,
         "joules_per_sequence": result.total_j / request.batch,
+        **_boundaries(result),
     }
+
+
+def _boundaries(result: Result) -> dict[str, float | None]:
+    """Mean power and tokens per joule at each boundary; None where the chip file does not describe it."""
+    power_w = result.boundary_power_w
+    out: dict[str, float | None] = {f"{name}_power_w": power_w.get(name) for name in BOUNDARIES}
+    tokens_per_s = result.tokens / result.total_s
+    return out | {f"{name}_tokens_per_joule": tokens_per_s / power_w[name] if name in power_w else None for name in BOUNDARIES}
 
 
 def unit_times_s(result: Result) -> dict[str, tuple[float, float, float]]:
@@ -116,17 +127,10 @@ def capacity(result: Result) -> dict[str, dict[str, Any]]:
 
 def limits(result: Result) -> dict[str, dict[str, Any]]:
     """The limits that the workload sets, each with the value reached; `margin_fraction` < 0 where it is missed."""
-    values = {
-        "time_to_first_token": result.time_to_first_token_s,
-        "time_per_output_token": result.time_per_output_token_s,
-        "latency": result.total_s,
-    }
     out = {}
-    for name, value_s in values.items():
-        limit_s = getattr(result.workload.limits, f"{name}_ms") * 1e-3
-        if limit_s > 0.0 and value_s is not None:
-            margin = (limit_s - value_s) / limit_s
-            out[name] = {"limit_s": limit_s, "value_s": value_s, "kept": value_s <= limit_s, "margin_fraction": margin}
+    for name, (limit_s, value_s) in result.limits_s.items():
+        margin = (limit_s - value_s) / limit_s
+        out[name] = {"limit_s": limit_s, "value_s": value_s, "kept": value_s <= limit_s, "margin_fraction": margin}
     return out
 
 
@@ -148,6 +152,9 @@ def chip_sources(chip: ChipSpec) -> Iterator[tuple[str, str]]:
         yield name, block.source
     yield "placement", chip.placement.source
     yield "power", chip.power.source
+    for name in ("board", "server", "facility"):
+        if table := getattr(chip, name):
+            yield name, table.source
     if not chip.of_kind(ControlSpec):
         yield "software", chip.software.source
     if chip.cost:
@@ -197,12 +204,18 @@ def running_dict(paid: Running) -> dict[str, Any]:
 
 
 def remarks(chip: ChipSpec) -> list[str]:
-    """What a reader of a chip should know: its own remarks, and what its memory blocks give away."""
-    tiers = chip.of_kind(SramSpec, DramSpec)
-    return [*chip.remarks, *(text for name, tier in tiers.items() for text in memory.remarks(name, tier))]  # type: ignore[arg-type]
+    """What a reader of a chip should know: its own remarks, and what its units and memory blocks give away."""
+    found = list(chip.remarks)
+    for name, block in chip.blocks.items():
+        if isinstance(block, Tier):
+            found += memory.remarks(name, block)
+        elif isinstance(block, Unit):
+            found += units.remarks(name, block)
+    return found
 
 
 def notes(result: Result) -> list[str]:
     """What happened on the way that a reader might not expect, and the remarks of the chip."""
-    outside = ["power is that of the chip and its memory; the host's is not in it"] if result.soc.host else []
+    outside = ["power and energy are those of the chip and its memory, unless a boundary further out is named; the host's are "
+               "not in them"] if result.soc.host else []  # fmt: skip
     return [*result.notes, *outside, *remarks(result.chip)]

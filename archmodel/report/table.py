@@ -69,7 +69,7 @@ def money(usd: float) -> str:
 def report(result: Result, width: int) -> Group:
     """All tables of a result, in the order in which questions come up, for a page of `width` letters."""
     parts: list[RenderableType] = [_title(result), *_headline(result), *_limits(result), *_segments(result, width)]
-    parts += [*_units(result), *_bandwidth(result), *_capacity(result), *_energy(result)]
+    parts += [*_units(result), *_bandwidth(result), *_capacity(result), *_energy(result), *_boundaries(result)]
     parts += [heading("Assumptions that this rests on"), *bullets(run_assumptions(result))]
     parts += [heading("Notes"), *bullets([_integration(result), *notes(result)])]
     return Group(*parts)
@@ -202,11 +202,29 @@ def _capacity(result: Result) -> Iterator[RenderableType]:
 
 
 def _energy(result: Result) -> Iterator[RenderableType]:
-    total = result.total_j
-    parts = sorted(result.energy_j.items(), key=lambda part: -part[1])
-    rows = [[name, f"{value:,.4g}", percent(value / total), si(value / result.total_s, "W")] for name, value in parts if value]
-    yield heading("Energy by component")
-    yield columns(["component", "J", "", "mean power"], rows, ["sum", f"{total:,.4g}", "100.0 %", si(result.power_w, "W")])
+    for words, parts in (("component", result.energy_j), ("kind of operation", result.energy_by_kind_j)):
+        total = sum(parts.values())
+        most = sorted(parts.items(), key=lambda part: -part[1])
+        rows = [[name, f"{joule:,.4g}", percent(joule / total), si(joule / result.total_s, "W")]
+                for name, joule in most if joule]  # fmt: skip
+        yield heading(f"Energy by {words}")
+        yield columns([words.split()[0], "J", "", "mean power"], rows,
+                      ["sum", f"{total:,.4g}", "100.0 %", si(total / result.total_s, "W")])  # fmt: skip
+
+
+def _boundaries(result: Result) -> Iterator[RenderableType]:
+    """Power and tokens per joule at each boundary that the chip file describes, where that is more than the chip."""
+    power_w = result.boundary_power_w
+    if len(power_w) == 1:
+        return
+    tokens_per_s = result.tokens / result.total_s
+    rows = []
+    for name, parts in result.boundary_added_w.items():
+        added = ", ".join(f"{part.replace('_', ' ')} {si(watt, 'W')}" for part, watt in parts.items() if watt)
+        rows.append([name, si(power_w[name], "W"), f"{tokens_per_s / power_w[name]:.4g}", added])
+    yield heading("Power by boundary")
+    yield columns(["boundary", "mean power", "tokens/J", "<what it adds"], rows)
+    yield Text("Each boundary holds the one above it; all other figures are those of the chip.", style="dim")
 
 
 def _integration(result: Result) -> str:

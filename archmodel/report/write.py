@@ -12,7 +12,7 @@ from archmodel.result import Result
 
 FIGURES = ("timeline", "breakdown", "roofline")
 
-_DRAWING = ("figure.py", "gantt.py", "breakdown.py", "roofline.py")
+_DRAWING = ("figure.py", "gantt.py", "power.py", "breakdown.py", "roofline.py")
 
 
 def write_reports(result: Result, folder: Path, *, chip_text: str, workload_text: str, command: str) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,23 +12,27 @@ from archmodel.errors import Problem, SpecError
 from archmodel.spec.chip import (
     Block,
     ChipSpec,
+    CimSpec,
     ControlSpec,
     DramSpec,
     GpuSpec,
     HostSpec,
     LinkSpec,
+    NeuromorphicSpec,
     NpuSpec,
     PeersSpec,
     SramSpec,
     Unit,
 )
+from archmodel.spec.power import DvfsSpec
 from archmodel.spec.reader import nearest, shown
 from archmodel.spec.workload import ROLES, PlacementSpec
+from archmodel.units import BITS
 
 #: name -> block; None stands for a block of the file that has problems of its own
 Blocks = Mapping[str, Block | None]
 
-_UNITS = (GpuSpec, NpuSpec)
+_UNITS = (GpuSpec, NpuSpec, CimSpec, NeuromorphicSpec)
 _TIERS = (SramSpec, DramSpec)
 
 
@@ -51,11 +56,34 @@ def routes(joins: Mapping[str, tuple[str, ...]], start: str) -> dict[str, list[t
 
 def chip_problems(blocks: Blocks, placement: PlacementSpec) -> list[Problem]:
     """Everything wrong between the blocks of a chip. Routes are looked at once all else is fine."""
-    problems = [*_link_problems(blocks), *_unit_problems(blocks), *_share_problems(blocks)]
+    problems = [*_link_problems(blocks), *_unit_problems(blocks), *_share_problems(blocks), *_voltage_problems(blocks)]
     problems += _placement_problems(blocks, placement)
     if problems or None in blocks.values():
         return problems
     return _route_problems(blocks, placement)
+
+
+def boundary_problems(tables: Iterable[str]) -> list[Problem]:
+    """What a boundary's table lacks inside it: of `tables` among board, server and facility."""
+    inside = {"server": "board", "facility": "server"}
+    return [Problem(name, f"needs [{inside[name]}] beside it, the boundary inside it") for name in tables
+            if name in inside and inside[name] not in tables]  # fmt: skip
+
+
+def _voltage_problems(blocks: Blocks) -> list[Problem]:
+    """Clocks outside the voltage points of their block."""
+    problems = []
+    for name, block in blocks.items():
+        if isinstance(block, DvfsSpec) and block.voltage_points:
+            low, high = block.voltage_points[0][0], block.voltage_points[-1][0]
+            for key in ("nominal_clock_ghz", "clock_ghz"):
+                if not low <= (clock := getattr(block, key)) <= high:
+                    rule = f"must lie within the clocks of {name}.voltage_points, {low:g} to {high:g} GHz"
+                    problems.append(Problem(f"{name}.{key}", rule, f"{clock:g}"))
+        elif isinstance(block, DvfsSpec) and (block.nominal_clock_ghz or block.clock_static_share):
+            key = "nominal_clock_ghz" if block.nominal_clock_ghz else "clock_static_share"
+            problems.append(Problem(f"{name}.{key}", f"means nothing without {name}.voltage_points"))
+    return problems
 
 
 def _of(blocks: Blocks, *kinds: type) -> list[str]:
@@ -80,6 +108,9 @@ def _link_problems(blocks: Blocks) -> list[Problem]:
                 problems.append(Problem(key, "must not join a link, or links form a cycle", shown(end)))
             elif end not in blocks:
                 problems.append(Problem(key, "no such block" + nearest(end, blocks), shown(end)))
+        if link.supply and _misses(blocks, link.supply, (DvfsSpec,)):
+            known = nearest(link.supply, _of(blocks, DvfsSpec))
+            problems.append(Problem(f"{name}.supply", f"must name a block with a clock{known}", shown(link.supply)))
         twin = ends_of.setdefault(frozenset(link.joins), name)
         if twin != name:
             problems.append(Problem(key, f"joins the same blocks as {twin}: add its lanes to that link"))
@@ -89,7 +120,7 @@ def _link_problems(blocks: Blocks) -> list[Problem]:
 def _unit_problems(blocks: Blocks) -> list[Problem]:
     problems = []
     if not _of(blocks, *_UNITS) and None not in blocks.values():
-        problems.append(Problem("chip", "has no unit: add a [gpu] or an [npu]"))
+        problems.append(Problem("chip", "has no unit: add a [gpu], an [npu], a [cim] or a [neuromorphic]"))
     for name, unit in blocks.items():
         if isinstance(unit, Unit):
             problems += [*_memory_problems(blocks, name, unit), *_energy_problems(name, unit)]
@@ -107,10 +138,24 @@ def _memory_problems(blocks: Blocks, name: str, unit: Unit) -> Iterable[Problem]
 
 
 def _energy_problems(name: str, unit: Unit) -> Iterable[Problem]:
-    rates = unit.macs_per_core_per_cycle if isinstance(unit, GpuSpec) else unit.macs_per_pe_per_cycle
-    for number_format in rates:
-        if number_format not in unit.mac_energy_pj:
-            yield Problem(f"{name}.mac_energy_pj.{number_format}", f"missing: energy of one {number_format} MAC [pJ]")
+    """Every format that a unit computes in has an energy; a weight of compute in memory fits into the columns of a macro."""
+    match unit:
+        case CimSpec():
+            for fmt in unit.formats:
+                if (columns := math.ceil(BITS[fmt] / unit.cell_bit)) > unit.cols:
+                    yield Problem(f"{name}.cols", f"must be at least {columns}: one {fmt} weight takes as many", f"{unit.cols}")
+            if not unit.formats:
+                yield Problem(f"{name}.formats", "must not be empty", "[]")
+            return
+        case NeuromorphicSpec():
+            rates, energy, key = unit.synapse_op_per_core_per_cycle, unit.synapse_energy_pj, "synapse_energy_pj"
+        case NpuSpec():
+            rates, energy, key = unit.macs_per_pe_per_cycle, unit.mac_energy_pj, "mac_energy_pj"
+        case GpuSpec():
+            rates, energy, key = unit.macs_per_core_per_cycle, unit.mac_energy_pj, "mac_energy_pj"
+    for fmt in rates:
+        if fmt not in energy:
+            yield Problem(f"{name}.{key}.{fmt}", f"missing: energy of one {fmt} MAC [pJ]")
 
 
 def _share_problems(blocks: Blocks) -> list[Problem]:
@@ -129,6 +174,7 @@ def _placement_problems(blocks: Blocks, placement: PlacementSpec) -> list[Proble
     """Names in the placement that are no unit, host or tier of the chip."""
     problems = []
     wanted: dict[str, tuple[tuple[type, ...], str]] = {role: (_UNITS, "a unit") for role in ROLES}
+    wanted["light_unit"] = (_UNITS, "a unit")
     wanted["embedding"] = ((*_UNITS, HostSpec), "a unit or the host")
     wanted |= dict.fromkeys(("weights", "kv_cache", "spill"), (_TIERS, "a memory block"))
     for key, (kinds, words) in wanted.items():

@@ -10,37 +10,24 @@ from collections.abc import Mapping
 
 import attrs
 
+from archmodel.spec.capabilities import CAPABILITIES as CAPABILITIES
+from archmodel.spec.cim import CimSpec as CimSpec
 from archmodel.spec.cost import CostSpec
 from archmodel.spec.fields import ascending, by_format, by_name, choice, flag, names, number, text
+from archmodel.spec.neuromorphic import NeuromorphicSpec as NeuromorphicSpec
+from archmodel.spec.power import BoardSpec, DvfsSpec, FacilitySpec, ServerSpec
 from archmodel.spec.standards import STANDARDS
 from archmodel.spec.workload import PlacementSpec, PrecisionSpec
-
-#: what a unit may be able to run
-CAPABILITIES = (
-    "matmul",
-    "attention",
-    "scan",
-    "norm",
-    "rotary",
-    "activation",
-    "residual",
-    "quantise",
-    "convert",
-    "router",
-    "embedding",
-    "sampling",
-)
 
 #: operators that a host calls one at a time
 OPERATORS = ("matmul", "softmax", "norm", "activation", "collective")
 
 
 @attrs.frozen(kw_only=True)
-class GpuSpec:
+class GpuSpec(DvfsSpec):
     """GPU cores: matrix and vector lanes behind a shared cache (`buffer`), streaming from `memory`."""
 
     cores: int = number("streaming multiprocessors or compute units", above=0, at_most=1e6)
-    clock_ghz: float = number("sustained clock", above=0, at_most=20)
     macs_per_core_per_cycle: Mapping[str, float] = by_format("dense multiply-accumulates by number format")
     vector_flop_per_core_per_cycle: float = number("FP32 vector operations, an FMA counting 2", above=0)
     exp_per_core_per_cycle: float = number("exponentials (special function units)", above=0)
@@ -108,13 +95,12 @@ class GpuSpec:
 
 
 @attrs.frozen(kw_only=True)
-class NpuSpec:
+class NpuSpec(DvfsSpec):
     """Systolic arrays of `rows` x `cols` MACs with operand SRAM (`buffer`), streaming from `memory`."""
 
     arrays: int = number("identical arrays", above=0, at_most=65536)
     rows: int = number("rows of one array", above=0, at_most=65536)
     cols: int = number("columns of one array", above=0, at_most=65536)
-    clock_ghz: float = number("clock", above=0, at_most=20)
     macs_per_pe_per_cycle: Mapping[str, float] = by_format("MACs of one processing element by format")
     dataflow: str = choice("what stays in the array: outputs, weights or inputs", "os", "ws", "is")
     vector_op_per_cycle: float = number("vector operations of the post-processing unit, all arrays", above=0)
@@ -137,10 +123,9 @@ class NpuSpec:
 
 
 @attrs.frozen(kw_only=True)
-class ControlSpec:
+class ControlSpec(DvfsSpec):
     """Control core that dispatches commands one by one and handles completions."""
 
-    clock_ghz: float = number("clock", above=0, at_most=20)
     dispatch_cycles: float = number("cycles to issue one command", at_least=0)
     completion_cycles: float = number("cycles to take one completion interrupt", at_least=0)
     synchronisation_cycles: float = number("further cycles to release a dependent command on another unit", at_least=0)
@@ -163,12 +148,11 @@ class HostSpec:
 
 
 @attrs.frozen(kw_only=True)
-class SramSpec:
+class SramSpec(DvfsSpec):
     """On-chip SRAM: a scratchpad or a cache, in banks."""
 
     capacity_mb: float = number("capacity, 1e6 bytes", above=0)
     bandwidth_byte_per_cycle: float = number("all banks together", above=0)
-    clock_ghz: float = number("clock of the banks", above=0, at_most=20)
     latency_ns: float = number("load to use", at_least=0, default=0.0)
     read_energy_pj_per_bit: float = number("read", at_least=0, default=0.0)
     write_energy_pj_per_bit: float = number("write", at_least=0, default=0.0)
@@ -213,6 +197,7 @@ class LinkSpec:
     hop_ns: float = number("latency of one of them", at_least=0, default=0.0)
     setup_us: float = number("software and DMA set-up of one transfer", at_least=0, default=0.0)
     energy_pj_per_bit: float = number("energy of one payload bit", at_least=0, default=0.0)
+    supply: str = text("block whose voltage its energy follows, as wires on a die do; empty: a voltage of its own", default="")
     static_power_w: float = number("idle power", at_least=0, default=0.0)
 
 
@@ -285,14 +270,16 @@ class PowerSpec:
     source: str = text("where the numbers come from", default="")
 
 
-Unit = GpuSpec | NpuSpec
+Unit = GpuSpec | NpuSpec | CimSpec | NeuromorphicSpec
 Tier = SramSpec | DramSpec
-Block = GpuSpec | NpuSpec | ControlSpec | HostSpec | PeersSpec | SramSpec | DramSpec | LinkSpec
+Block = Unit | ControlSpec | HostSpec | PeersSpec | SramSpec | DramSpec | LinkSpec
 
 #: kind -> class, for the reader
 KINDS: dict[str, type] = {
     "gpu": GpuSpec,
     "npu": NpuSpec,
+    "cim": CimSpec,
+    "neuromorphic": NeuromorphicSpec,
     "control": ControlSpec,
     "host": HostSpec,
     "peers": PeersSpec,
@@ -312,6 +299,9 @@ class ChipSpec:
     precision: PrecisionSpec | None = None
     software: SoftwareSpec = attrs.field(factory=SoftwareSpec)
     power: PowerSpec = attrs.field(factory=PowerSpec)
+    board: BoardSpec | None = None
+    server: ServerSpec | None = None
+    facility: FacilitySpec | None = None
     cost: CostSpec | None = None
     process_nm: float = number("process node, the vendor's name for it", at_least=0, default=0.0)
     source: str = text("where the chip is described", required=True)

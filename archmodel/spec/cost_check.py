@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from archmodel.errors import Problem
-from archmodel.spec.chip import Block, DramSpec, GpuSpec, HostSpec, LinkSpec, NpuSpec, PeersSpec, SramSpec
+from archmodel.spec.chip import (
+    Block,
+    CimSpec,
+    DramSpec,
+    GpuSpec,
+    HostSpec,
+    LinkSpec,
+    NeuromorphicSpec,
+    NpuSpec,
+    PeersSpec,
+    SramSpec,
+)
 from archmodel.spec.cost import CostSpec
 from archmodel.spec.reader import nearest, shown
 from archmodel.spec.standards import STANDARDS
@@ -24,6 +35,11 @@ def cost_problems(blocks: Mapping[str, Block | None], cost: CostSpec | None) -> 
         for name, value in given.items()
         if name not in silicon
     ]
+    problems += [
+        Problem(f"cost.area_mm2.{name}", "missing: area of a unit that holds weights, which is not modelled [mm2]")
+        for name, block in blocks.items()
+        if isinstance(block, CimSpec | NeuromorphicSpec) and name not in cost.area_mm2
+    ]
     for name, made in cost.made.items():
         block = blocks.get(name)
         if name in silicon and block is not None:
@@ -40,6 +56,10 @@ def sold_units(block: Block) -> float:
             return block.cores
         case NpuSpec():
             return block.arrays
+        case CimSpec():
+            return block.macros
+        case NeuromorphicSpec():
+            return block.cores
         case SramSpec():
             return block.capacity_mb
         case DramSpec():

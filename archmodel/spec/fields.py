@@ -68,11 +68,22 @@ def _as_annotated(value: Any, hint: Any) -> tuple[Any, str]:
         return value, "" if isinstance(value, hint) else "true or false" if hint is bool else "a string"
     if typing.get_origin(hint) is tuple:
         inner = typing.get_args(hint)[0]
+        if typing.get_origin(inner) is tuple:
+            return _pairs(value)
         fits = isinstance(value, list | tuple) and all(isinstance(v, inner) and not isinstance(v, bool) for v in value)
         return (tuple(value), "") if fits else (value, "a list of " + ("strings" if inner is str else "integers"))
     if isinstance(value, Mapping):
         return {key: _as_annotated(number, float)[0] for key, number in value.items()}, ""
     return value, "a table"
+
+
+def _pairs(value: Any) -> tuple[Any, str]:
+    wanted = "a list of pairs of numbers"
+    if not isinstance(value, list | tuple) or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in value):
+        return value, wanted
+    found = [[_as_annotated(part, float) for part in pair] for pair in value]
+    wrong = any(problem for pair in found for _, problem in pair)
+    return (value, wanted) if wrong else (tuple((x, y) for (x, _), (y, _) in found), "")
 
 
 def _number(value: Any, kind: type) -> Any:
@@ -211,6 +222,21 @@ def names(doc: str, *options: str, default: Any = attrs.NOTHING) -> Any:
             return "must be distinct names"
         unknown = [name for name in value if options and name not in options]
         return f"{unknown[0]} is unknown; {_one_of(unknown[0], options)}" if unknown else ""
+
+    return _field(rule, default, doc)
+
+
+def curve(doc: str, *, default: Any = attrs.NOTHING) -> Any:
+    """Points (x, y) of a curve above 0 that does not fall: at least two, x ascending, or none at all."""
+
+    def rule(points: Any) -> str:
+        if not points:
+            return ""
+        fine = len(points) > 1 and all(0.0 < part < _UNBOUNDED for point in points for part in point)
+        if not fine:
+            return "must be at least two points of finite numbers > 0"
+        rises = all(a[0] < b[0] and a[1] <= b[1] for a, b in pairwise(points))
+        return "" if rises else "must rise: each first number above the one before, no second number below it"
 
     return _field(rule, default, doc)
 

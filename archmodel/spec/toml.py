@@ -12,12 +12,13 @@ from typing import Any
 import attrs
 
 from archmodel.errors import Problem, SpecError
-from archmodel.spec.check import chip_problems
+from archmodel.spec.check import boundary_problems, chip_problems
 from archmodel.spec.chip import KINDS, Block, ChipSpec, PowerSpec, SoftwareSpec
 from archmodel.spec.cost import CostSpec
 from archmodel.spec.cost_check import cost_problems
 from archmodel.spec.huggingface import read_config
 from archmodel.spec.model import ModelSpec
+from archmodel.spec.power import BoardSpec, FacilitySpec, ServerSpec
 from archmodel.spec.reader import build, nearest, read_text, shown
 from archmodel.spec.shape import ShapeSpec, expand, shape_problems
 from archmodel.spec.workload import LimitsSpec, PlacementSpec, PrecisionSpec, RequestSpec, WorkloadSpec
@@ -25,8 +26,10 @@ from archmodel.spec.workload import LimitsSpec, PlacementSpec, PrecisionSpec, Re
 Overrides = Mapping[str, Any]
 
 _CHIP_TABLES = {"chip": ChipSpec, "placement": PlacementSpec, "precision": PrecisionSpec, "software": SoftwareSpec,
-                "power": PowerSpec, "cost": CostSpec}  # fmt: skip
-_OPTIONAL = ("precision", "cost")  # tables of a chip that are None where they are missing
+                "power": PowerSpec, "board": BoardSpec, "server": ServerSpec, "facility": FacilitySpec,
+                "cost": CostSpec}  # fmt: skip
+_BOUNDARIES = ("board", "server", "facility")
+_OPTIONAL = ("precision", "cost", *_BOUNDARIES)  # tables of a chip that are None where they are missing
 _RUN_TABLES = {"request": RequestSpec, "precision": PrecisionSpec, "limits": LimitsSpec, "placement": PlacementSpec}
 WORKLOAD_TABLES = ("workload", "model", *_RUN_TABLES)
 
@@ -170,6 +173,7 @@ def build_chip(table: Mapping[str, Any], file: str) -> ChipSpec:
     }
     parts = {**dict.fromkeys(_OPTIONAL), **parts}
     chip = build(ChipSpec, table.get("chip", {}), "chip", problems, blocks=blocks, **parts)
+    problems += boundary_problems([name for name in _BOUNDARIES if name in table])
     problems += chip_problems(blocks, parts["placement"] or PlacementSpec())
     problems += cost_problems(blocks, parts["cost"])
     if problems or chip is None:

@@ -85,6 +85,11 @@ class PlacementSpec:
     micro_batches: int = number("parts of the batch that overlap on unlike units", above=0, at_most=64, default=1)
     decode_micro_batches: int = number("the same in decode steps; 0 takes micro_batches", at_least=0, at_most=64, default=0)
     tensor_parallel: int = number("alike chips that divide every layer, this one included", above=0, at_most=65536, default=1)
+    light_unit: str = text("low-power unit that may take short operations from the owners above", default="")
+    light: tuple[str, ...] = names("roles whose short operations it takes", *ROLES, default=())
+    light_flop: float = number("work of one operation below which it is short", at_least=0, default=1e8)
+    light_slowdown: float = number("most that the run may slow down where `eval` looks for the roles itself", at_least=0,
+                                   at_most=10, default=0.01)  # fmt: skip
     window_policy: str = choice("KV of windowed layers", "capped", "full", default="capped")
     source: str = text("why so", default="")
 

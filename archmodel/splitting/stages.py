@@ -73,8 +73,8 @@ def stages(ground: Ground, ways: Sequence[PlacementSpec], samples: Sequence[Samp
 
 
 def _alone_s(soc: Soc, pieces: Sequence[Piece]) -> Floats:
-    """Makespan [s] of each piece run by itself, shape (pieces,)."""
-    table, index = tabulate(soc, Residency((), {}, "", {}), pieces)
+    """Makespan [s] of each piece run by itself, shape (pieces,); weights lie in the cells of units that have any."""
+    table, index = tabulate(soc, Residency((), {}, "", {}, dict.fromkeys(soc.units, 1.0)), pieces)
     return np.array([run(soc, table, [[(piece, rows, 0)]]).makespan_s for piece, rows in zip(pieces, index, strict=True)])
 
 

@@ -12,13 +12,12 @@ from pathlib import Path
 import attrs
 import numpy as np
 
-from archmodel.components import gpu as gpus
-from archmodel.components import memory, npu, power
+from archmodel.components import memory, power, units
 from archmodel.costs import Costs, Surroundings
 from archmodel.errors import MappingError
 from archmodel.operations import Kind, Rows, rows_from
-from archmodel.soc import Soc, matrix_rates
-from archmodel.spec.chip import CAPABILITIES, ChipSpec, NpuSpec
+from archmodel.soc import Soc
+from archmodel.spec.chip import CAPABILITIES, ChipSpec
 from archmodel.spec.workload import ROLES
 from archmodel.units import FORMATS, element_bytes
 
@@ -58,7 +57,7 @@ def run_products(chip: ChipSpec, unit: str, products: Sequence[Product], number_
     Raises MappingError where the chip has no such unit, or the unit no such format.
     """
     soc = Soc(chip)
-    if unit not in soc.units or number_format not in matrix_rates(soc.units[unit]):
+    if unit not in soc.units or number_format not in units.matrix_rates(soc.units[unit]):
         raise MappingError(f"{chip.name}: has no unit {unit} that computes in {number_format}")
     rows = _rows(products, number_format, batch)
     costs = _costs(soc, unit, rows)
@@ -90,5 +89,6 @@ def _costs(soc: Soc, name: str, rows: Rows) -> Costs:
         buffer_byte_per_s=soc.path_byte_per_s(name, unit.buffer),
         memory_byte_per_s=np.full(len(rows), soc.path_byte_per_s(name, unit.memory)),
         memory_latency_s=soc.path_latency_s(name, unit.memory),
+        held_share=units.held_alone(unit, rows),
     )
-    return npu.costs(unit, rows, around) if isinstance(unit, NpuSpec) else gpus.costs(unit, rows, around)
+    return units.costs(unit, rows, around)

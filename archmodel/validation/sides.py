@@ -41,7 +41,8 @@ class World:
 
 def formats(settings: tuple[str, ...]) -> PrecisionSpec:
     """Number formats of `key=value` settings; BF16 where they say nothing."""
-    return PrecisionSpec(**{key: value for key, _, value in (setting.partition("=") for setting in settings)})  # type: ignore[arg-type]
+    given = (setting.partition("=") for setting in settings)
+    return PrecisionSpec(**{key: int(value) if value.isdigit() else value for key, _, value in given})  # type: ignore[arg-type]
 
 
 def choices(doc: str, default: Any = attrs.NOTHING) -> Any:

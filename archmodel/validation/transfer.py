@@ -20,6 +20,7 @@ DATA_SHEET = (
     "cores", "clock_ghz", "macs_per_core_per_cycle", "vector_flop_per_core_per_cycle", "exp_per_core_per_cycle",
     "core_buffer_kib", "accumulator_kib", "buffer", "memory", "source", "capabilities", "layout", "mac_energy_pj",
     "vector_energy_pj_per_flop", "operand_energy_pj_per_bit", "static_power_w",
+    "voltage_points", "nominal_clock_ghz", "clock_static_share",
 )  # fmt: skip
 
 #: the device nearest in design, whose constants stand in for those of a device that nobody measured
