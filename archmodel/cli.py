@@ -84,9 +84,7 @@ def eval_command(
         from archmodel.report.study import studied
 
         period_s = None if period_ms is None else period_ms * 1e-3
-        study = studied(
-            chip, workload, cap_w=power_cap_w, min_energy=min_energy, period_s=period_s, every_token=every_token
-        )
+        study = studied(chip, workload, cap_w=power_cap_w, min_energy=min_energy, period_s=period_s, every_token=every_token)
         result = study.result if study else evaluate(chip, workload, every_token=every_token)
     files: list[Path] = []
     if not no_report:

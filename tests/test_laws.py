@@ -150,8 +150,14 @@ def test_same_input_same_output_to_the_bit(seed):
 MORE = {
     "bandwidth": lambda c: {"hbm": {"channels": c.blocks["hbm"].channels * 2}},
     "cores": lambda c: {"gpu": {"cores": c.blocks["gpu"].cores * 2}},
-    "clock": lambda c: {"gpu": {"clock_ghz": c.blocks["gpu"].clock_ghz * 1.3, "voltage_points": (), "nominal_clock_ghz": 0.0,
-                                "clock_static_share": 0.0}},
+    "clock": lambda c: {
+        "gpu": {
+            "clock_ghz": c.blocks["gpu"].clock_ghz * 1.3,
+            "voltage_points": (),
+            "nominal_clock_ghz": 0.0,
+            "clock_static_share": 0.0,
+        }
+    },
     "latency": lambda c: {"hbm": {"latency_ns": c.blocks["hbm"].latency_ns / 2}},
     "cache": lambda c: {c.blocks["gpu"].buffer: {"capacity_mb": c.blocks[c.blocks["gpu"].buffer].capacity_mb * 2}},
     "arrays": lambda c: {"npu": {"arrays": c.blocks["npu"].arrays * 2}} if "npu" in c.blocks else {},

@@ -28,9 +28,7 @@ def voltage_v(block: DvfsSpec, clock_ghz: float) -> float:
     """Voltage [V] that `clock_ghz` needs. Raises MappingError outside the points."""
     clock, volt = np.array(block.voltage_points).T
     if not clock[0] <= clock_ghz <= clock[-1]:
-        raise MappingError(
-            f"clock_ghz = {clock_ghz:g} lies outside the voltage points, {clock[0]:g} to {clock[-1]:g} GHz"
-        )
+        raise MappingError(f"clock_ghz = {clock_ghz:g} lies outside the voltage points, {clock[0]:g} to {clock[-1]:g} GHz")
     return float(np.interp(clock_ghz, clock, volt))
 
 
