@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from archmodel.kernels.timeline import CLASS_COMPUTE, CLASS_TRANSFER, Dispatcher, Events, RowTable, simulate
+from archmodel.kernels.timeline import CLASS_COMPUTE, CLASS_TRANSFER, Dispatchers, Events, RowTable, simulate
 from archmodel.theory import pingpong, queueing, ratio, traffic
 from archmodel.theory.pingpong import Stages
 
@@ -28,7 +28,7 @@ def timeline(stages, micro_batches, layers, *, duplex=True):
     before = [at.get((layer, m, stage - 1) if stage else (layer - 1, m, BACK), -1) for layer, m, stage in nodes]
     starts = np.concatenate([[0], np.cumsum([b >= 0 for b in before])]).astype(np.int64)
     events = Events(np.array([stage for _, _, stage in nodes]), starts, np.array([b for b in before if b >= 0], np.int64))
-    out = simulate(events, table, Dispatcher(-1, 0, 4))
+    out = simulate(events, table, Dispatchers(np.array([-1]), np.array([0]), np.zeros(4, dtype=np.int64)))
     shape = (layers, micro_batches, 4)
     start, end = np.zeros(shape), np.zeros(shape)
     for node, number in at.items():
