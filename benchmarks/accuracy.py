@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from archmodel.report.validation import accuracy_table, left_out_medians, serving_median
+from archmodel.report.validation_hetero import summary_line
 from archmodel.validation.run import validate
 
 ROOT = Path(__file__).parents[1]
@@ -31,6 +32,7 @@ Absolute error of the predicted time against {rows:,} measured operations, of sh
   median over {runs} measured runs.
 - A GPU that nobody has measured, with the constants of the measured one nearest in design: {low:.0f}% to {high:.0f}%
   median on bf16 GEMMs. That is what to expect of `chips/mi300x.toml`, `chips/rtx_4090.toml` and the like.
+- {summary_line(found.hetero)}
 
 `python -m archmodel validate` repeats all of this from the rows in `data/validation`, in under a minute.""")
 
