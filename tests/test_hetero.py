@@ -18,6 +18,7 @@ from archmodel.soc import Soc
 from archmodel.spec.shape import ShapeSpec, expand
 from archmodel.spec.toml import load_chip
 from archmodel.spec.workload import PrecisionSpec
+from archmodel.splitting.verdict import ERROR_FRACTION, ERROR_SOURCE
 from archmodel.theory.pingpong import Stages, makespan_s
 from archmodel.validation.hetero import Case, CaseSpec, Hetero, gain, hetero, read_facts
 from archmodel.validation.pools import Pool, best
@@ -55,6 +56,11 @@ def test_most_ratios_are_close(cases):
     close = [case.close for case in cases if case.spec.measured]
     assert len(close) >= 16
     assert sum(close) > 0.6 * len(close)
+
+
+def test_a_verdict_expects_the_median_error(measured):
+    assert pytest.approx(np.median(np.abs(measured.errors)), abs=0.005) == ERROR_FRACTION
+    assert f"median of {len(measured.errors)} measured" in ERROR_SOURCE
 
 
 def test_every_miss_says_why(cases):

@@ -64,8 +64,10 @@ class Ratios:
 
 
 def optimal_ratio(times: LinearTimes) -> Ratios:
-    """Best real ratio of attention to FFN units. Theorem 4.4 (v1, v2)."""
+    """Best real ratio of attention to FFN units, endless where the FFN takes no longer for more. Theorem 4.4 (v1, v2)."""
     slope_s = times.ffn_s_per_sequence * times.batch
+    if slope_s <= 0.0:
+        return Ratios(math.inf, math.inf, math.inf)
     return Ratios(
         (times.attention_step_s - times.ffn_s) / slope_s,
         (times.transfer_step_s - times.ffn_s) / slope_s,

@@ -28,7 +28,8 @@ def timeline(stages, micro_batches, layers, *, duplex=True):
     before = [at.get((layer, m, stage - 1) if stage else (layer - 1, m, BACK), -1) for layer, m, stage in nodes]
     starts = np.concatenate([[0], np.cumsum([b >= 0 for b in before])]).astype(np.int64)
     events = Events(np.array([stage for _, _, stage in nodes]), starts, np.array([b for b in before if b >= 0], np.int64))
-    out = simulate(events, table, Dispatchers(np.array([-1]), np.array([0]), np.zeros(4, dtype=np.int64)))
+    nobody = Dispatchers(np.array([-1]), np.array([0]), np.zeros(4, np.int64))
+    out = simulate(events, table, nobody)
     shape = (layers, micro_batches, 4)
     start, end = np.zeros(shape), np.zeros(shape)
     for node, number in at.items():
