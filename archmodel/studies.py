@@ -141,6 +141,7 @@ def split_command(
     output_dir: Annotated[
         Path | None, typer.Option("--output-dir", "-o", metavar="DIR", help="Write a heat map of where the split pays.")
     ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Show every strategy that was tried.")] = False,
     settings: Settings = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -172,7 +173,7 @@ def split_command(
 
             files = write_zones(found, output_dir)
         console = stdout()
-        shown = report.report(found, console.width) if not as_json else None
+        shown = report.report(found, console.width, every=every) if not as_json else None
     if shown is None:
         from archmodel.report.splitting_json import as_json as as_dict
 

@@ -40,10 +40,10 @@ _CAUSES = {
 }
 
 
-def report(study: Study, width: int) -> Group:
-    """All tables of a study, the answer first, for a page of `width` letters."""
-    parts: list[RenderableType] = [*_answer(study), *_strategies(study, width), *_ledger(study), *_break_evens(study)]
-    parts += [*_balance(study.balance), *_fallbacks(study), *_notes(study)]
+def report(study: Study, width: int, *, every: bool = False) -> Group:
+    """All tables of a study, the answer first, for a page of `width` letters: the best of each kind, or `every` one."""
+    parts: list[RenderableType] = [*_answer(study), *_strategies(study, width, every=every), *_ledger(study)]
+    parts += [*_break_evens(study), *_balance(study.balance), *_fusion(study), *_fallbacks(study), *_notes(study)]
     return Group(*parts)
 
 
@@ -120,14 +120,18 @@ def _answer(study: Study) -> Iterator[RenderableType]:
     yield from bullets(sentences(study))
 
 
-def _strategies(study: Study, width: int) -> Iterator[RenderableType]:
+def _strategies(study: Study, width: int, *, every: bool) -> Iterator[RenderableType]:
     wide, priced = width >= _WIDE, study.cost(study.best) is not None
     header = ["<strategy", "total", *(["first token", "per token"] if wide else []), "tokens/s", "tokens/J",
               *(["USD/Mtok"] if priced else []), "gain", *(["gain between"] if wide else []), "<answer"]  # fmt: skip
     # what the search chose is one of the others
     found = sorted((s for s in study.strategies if s.granularity != "auto"), key=lambda s: s.result.total_s)
     yield heading(f"Strategies against {study.baseline.name} ({si(study.baseline.result.total_s, 's')})")
-    yield columns(header, [_strategy(study, split, wide=wide, priced=priced) for split in found])
+    first = {split.granularity: split for split in reversed(found)}
+    shown = [s for s in found if every or s is first[s.granularity] or s.result is study.baseline.result]
+    yield columns(header, [_strategy(study, split, wide=wide, priced=priced) for split in shown])
+    if len(shown) < len(found):
+        yield Text(f"The best of each kind; --all shows the {len(found) - len(shown)} others that were tried.", style="dim")
     if wide:
         yield Text("Gain between: nothing overlaps (serial bound), and all overlaps but the busiest part (overlapped bound).",
                    style="dim")  # fmt: skip
@@ -238,6 +242,17 @@ def _balance(found: Balance | None) -> Iterator[RenderableType]:
         rows = [[f"{n.attention_cards:,}", f"{n.ffn_cards:,}", f"{n.batch:,}", si(n.decode_s, "s"),
                  f"{n.tokens_per_s_per_card:,.4g}"] for n in found.tried]  # fmt: skip
         yield columns([f"cards of {a}", f"of {f}", "sequences", "decode step", "tokens/s a card"], rows)
+
+
+def _fusion(study: Study) -> Iterator[RenderableType]:
+    """Time and traffic of the best plan with vector operations fused into their neighbours, and with kernels of their own."""
+    if not study.fusion:
+        return
+    tiers = study.best.result.soc.tiers
+    rows = [[name, si(result.total_s, "s"), *(si(result.traffic_byte()[tier], "B") for tier in tiers)]
+            for name, result in study.fusion.items()]  # fmt: skip
+    yield heading("Vector operations of the best split: time, and traffic of each tier")
+    yield columns(["<", "total", *tiers], rows)
 
 
 def _fallbacks(study: Study) -> Iterator[RenderableType]:

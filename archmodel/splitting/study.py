@@ -90,6 +90,25 @@ class Study:
         return balance(self.chip, self.workload, self.module) if self.module else None
 
     @cached_property
+    def fusion(self) -> Mapping[str, Result]:
+        """The best plan with vector operations fused into the kernel before, and with kernels of their own.
+
+        Empty where the other of the two cannot run.
+        """
+        here, plan = self.best.result, self.best.result.plan
+        other = {id(p): attrs.evolve(p, fusion=not p.fusion) for p in plan.distinct()}
+        parts, decode = (
+            tuple(attrs.evolve(part, placements=tuple(other[id(p)] for p in part.placements)) for part in parts)
+            for parts in (plan.parts, plan.decode)
+        )
+        try:
+            there = evaluate(here.chip, here.workload, plan=attrs.evolve(plan, parts=parts, decode=decode))
+        except MappingError:
+            return {}
+        fused, apart = (here, there) if plan.parts[0].placements[0].fusion else (there, here)
+        return {"fused": fused, "kernels of their own": apart}
+
+    @cached_property
     def fallbacks(self) -> Mapping[str, tuple[Fallback, ...]]:
         """For each strategy, what is left when a unit that it uses is lost."""
         made = Fallbacks(self.chip, self.workload)

@@ -35,9 +35,9 @@ def found():
     return study(HETERO, SMALL, TERMS)
 
 
-def shown(study_, width=140):
+def shown(study_, width=140, *, every=False):
     console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(report(study_, width))
+    console.print(report(study_, width, every=every))
     return console.export_text()
 
 
@@ -50,7 +50,7 @@ def test_the_best_split_is_held_against_the_best_single_unit(found):
 
 
 def test_the_first_lines_answer(found):
-    text = shown(found, 240)
+    text = shown(found, 240, every=True)
     first = text.splitlines()
     assert "does splitting pay?" in first[0]
     assert first[2].strip() == str(found.verdict(found.best).answer)
@@ -59,6 +59,25 @@ def test_the_first_lines_answer(found):
     for strategy in found.strategies:
         if strategy.granularity != "auto":
             assert strategy.name.split(",")[0] in text
+
+
+def test_the_best_of_each_kind_is_shown_and_the_rest_counted(found):
+    text, every = shown(found, 240), shown(found, 240, every=True)
+    kinds = {s.granularity for s in found.strategies} - {"auto"}
+    for kind in kinds:
+        best = min((s for s in found.strategies if s.granularity == kind), key=lambda s: s.result.total_s)
+        assert f"{kind}: {best.name.split(',')[0]}" in text
+    assert len(text) < len(every)
+    assert "--all shows the" in text
+    assert "--all shows the" not in every
+
+
+def test_fusion_is_shown_both_ways(found):
+    fused, apart = found.fusion.values()
+    assert fused.total_s <= apart.total_s
+    assert sum(fused.traffic_byte().values()) < sum(apart.traffic_byte().values())
+    assert any(result is found.best.result for result in (fused, apart))
+    assert "kernels of their own" in shown(found, 120)
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 200])
