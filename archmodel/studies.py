@@ -68,7 +68,7 @@ def validate_command(
         from archmodel.report import validation as report
         from archmodel.validation.run import validate
 
-        found = validate(root, transfer=not quick, serving=not quick, energy=not quick)
+        found = validate(root, transfer=not quick, serving=not quick, energy=not quick, hetero=not quick)
     files: list[Path] = []
     if not quick:
         with working("writing the report", quiet):
@@ -78,6 +78,10 @@ def validate_command(
         from archmodel.report.validation_energy import energy_table
 
         stdout().print(energy_table(found.energy))
+    if found.hetero.cases:
+        from archmodel.report.validation_hetero import summary_line
+
+        stdout().print(summary_line(found.hetero))
     if files:
         from archmodel.report.table import written
 

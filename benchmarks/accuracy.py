@@ -12,6 +12,7 @@ import numpy as np
 from archmodel.report.markdown import markdown
 from archmodel.report.names import name_of
 from archmodel.report.validation import accuracy_table, left_out_medians, serving_median
+from archmodel.report.validation_hetero import summary_line
 from archmodel.validation.energy import EnergyValidation, energy_scores
 from archmodel.validation.run import validate
 
@@ -47,6 +48,7 @@ Absolute error of the predicted time against {rows:,} measured operations, of sh
   median over {runs} measured runs.
 - A GPU that nobody has measured, with the constants of the measured one nearest in design: {low:.0f}% to {high:.0f}%
   median on bf16 GEMMs. That is what to expect of `chips/mi300x.toml`, `chips/rtx_4090.toml` and the like.
+- {summary_line(found.hetero)}
 
 Energy and power, mean absolute error on models and shapes that no fit saw, at the measured time unless said:
 
