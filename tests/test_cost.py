@@ -432,3 +432,27 @@ def test_costing_is_a_function(hetero: Any) -> None:
 def test_eval_of_a_chip_without_a_price_for_its_node_goes_on() -> None:
     chip = attrs.evolve(load_chip(CHIP), process_nm=8)
     assert run_cost(evaluate(chip, load_workload(LLM)), PRICES) is None
+
+
+def test_command_shows_what_the_members_of_a_system_cost(capsys: pytest.CaptureFixture[str]) -> None:
+    files = [str(ROOT / "chips/systems/afd_17_1.toml"), str(ROOT / "workloads/minimax_m2_5.toml")]
+    assert main(["cost", *files, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert main(["cost", str(ROOT / "chips/gb200.toml"), "--json"]) == 0
+    chip_usd = json.loads(capsys.readouterr().out)["capital_usd"]
+    assert {name: member["count"] for name, member in found["members"].items()} == {"attention": 68, "ffn": 4}
+    assert [member["capital_usd"] for member in found["members"].values()] == pytest.approx([chip_usd] * 2)
+    assert found["capital_usd"] == pytest.approx(72 * chip_usd)
+    assert main(["eval", *files, "--json", "--no-report"]) == 0
+    run = json.loads(capsys.readouterr().out)["cost"]
+    assert found["run"]["usd_per_million_tokens"] == pytest.approx(run["usd_per_million_tokens"])
+    assert main(["cost", *files, "--requests-per-s", "200", "--power-budget-w", "1e6"]) == 0
+    shown = capsys.readouterr().out
+    assert "Cost of afd_17_1: 72 cards" in shown
+    assert "3 groups, 216 chips" in shown
+    assert "(1,512 chips)" in shown
+
+
+def test_a_member_without_a_cost_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cost", str(ROOT / "chips/systems/gpu_npu_pcie5.toml")]) == 2
+    assert "gpu_npu_pcie5.npu_card: 1 problem\n  cost: missing: a [cost] table" in capsys.readouterr().err

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from archmodel.economics.capital import Capital, capital, run_capital
+from archmodel.economics.capital import Capital, SystemCapital, run_capital
 from archmodel.economics.die_area import areas_mm2, cost_of, node_name, node_of
 from archmodel.economics.fleet import Carried, Residents, carried, residents
 from archmodel.economics.running import Running, Service, running, service
@@ -36,8 +36,8 @@ class Costing:
 
     chip: ChipSpec
     economics: EconomicsSpec
-    modelled_mm2: dict[str, float]  # by block, all dies, before a stated area takes their place
-    bought: Capital
+    modelled_mm2: dict[str, float]  # by block, all dies, before a stated area takes their place; of a system nothing
+    bought: Capital | SystemCapital
     run: Run | None
 
 
@@ -50,10 +50,10 @@ def costing(
     requests_per_s: float | None = None,
     power_budget_w: float | None = None,
 ) -> Costing:
-    """Cost of a chip and of a run on it; `model` is the whole model, of which a chip of a group runs a part."""
-    bought = capital(chip, economics)
-    node = node_of(chip, economics)
-    assert node is not None
+    """Cost of a chip or system and of a run on it; `model` is the whole model, of which a chip of a group runs a part."""
+    bought = run_capital(chip, economics)
+    node = node_of(chip, economics) if chip.cost else None
+    modelled = areas_mm2(chip, economics, node) if node else {}
     run = None
     if result is not None and model is not None:
         held = residents(result, economics)
@@ -65,7 +65,7 @@ def costing(
             service(result, bought, economics, requests_per_s) if requests_per_s else None,
             carried(result, model, held, economics, power_budget_w) if power_budget_w else None,
         )
-    return Costing(chip, economics, areas_mm2(chip, economics, node), bought, run)
+    return Costing(chip, economics, modelled, bought, run)
 
 
 def run_cost(result: Result, economics: EconomicsSpec) -> Running | None:

@@ -69,7 +69,7 @@ def residents(result: Result, economics: EconomicsSpec) -> Residents:
     busiest = max(result.utilisation, key=lambda name: result.utilisation[name])
     counts = sorted({*(2**n for n in range(most.bit_length())), most})
     rows = tuple(_shared(result, count, result.utilisation[busiest]) for count in counts)
-    return Residents(most, limiting, busiest, rows, economics.box.chips // result.chips)
+    return Residents(most, limiting, busiest, rows, economics.box.chips // result.cards)
 
 
 def _shared(result: Result, models: int, utilisation: float) -> Shared:
@@ -87,7 +87,7 @@ def carried(result: Result, model: ModelSpec, held: Residents, economics: Econom
         budget_w=budget_w,
         group_w=group_w,
         groups=groups,
-        chips=groups * result.chips,
+        chips=groups * result.cards,
         models=models,
         parameters=models * sizes.total_parameters(model),
         tokens_per_s=groups * result.output_tokens_per_s,

@@ -163,7 +163,7 @@ def _phase(result: Result, phase: str, bought: Capital | SystemCapital, economic
     )
 
 
-def service(result: Result, bought: Capital, economics: EconomicsSpec, requests_per_s: float) -> Service:
+def service(result: Result, bought: Capital | SystemCapital, economics: EconomicsSpec, requests_per_s: float) -> Service:
     """Groups of chips that serve `requests_per_s` (above 0) and are busy no more than `site.utilisation` of the time."""
     each = result.workload.request.batch / result.total_s
     groups = max(1, math.ceil(requests_per_s / (each * economics.site.utilisation) * (1.0 - 1e-12)))

@@ -9,7 +9,7 @@ import attrs
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from archmodel.economics.capital import Capital
+from archmodel.economics.capital import Capital, SystemCapital
 from archmodel.economics.costing import Costing, Run, economics_sources
 from archmodel.economics.die_area import cost_of, node_name
 from archmodel.economics.running import Running
@@ -25,31 +25,34 @@ def cost_assumptions(found: Costing) -> list[str]:
     if found.run:
         return run_assumptions(found.run.result, found.economics)
     used = economics_sources(found.chip, found.economics, runs=False)
-    return assumptions(iter([("cost", cost_of(found.chip).source), *used]))
+    own = [("cost", found.chip.cost), *((f"{name}.cost", member.cost) for name, member in found.chip.members.items())]
+    return assumptions(iter([*((name, cost.source) for name, cost in own if cost), *used]))
 
 
 def as_dict(found: Costing) -> dict[str, Any]:
     """The numbers of `report` under names that end in their unit. `bill_usd` adds up to `material_usd`, the `total_usd` of
     the phases to that of the run."""
     bought = found.bought
+    if isinstance(bought, SystemCapital):
+        members = {name: {"count": count, **_capital_dict(each)} for name, (each, count) in bought.members.items()}
+        made: dict[str, Any] = {"members": members, "capital_usd": bought.total_usd}
+    else:
+        parts = {part.name: part.area_mm2 for part in bought.parts}
+        area = {"modelled_area_mm2": sum(found.modelled_mm2.values()) / bought.dies, "area_by_part_mm2": parts}
+        words = {"yield_model": found.economics.wafer.yield_model, "node": node_name(found.chip)}
+        made = {"die": {"dies": bought.dies, **attrs.asdict(bought.die), **area, **words}, **_capital_dict(bought)}
+    run = _run_dict(found.run) if found.run else None
+    return {"chip": found.chip.name, **made, "run": run, "assumptions": cost_assumptions(found)}
+
+
+def _capital_dict(bought: Capital) -> dict[str, Any]:
     return {
-        "chip": found.chip.name,
-        "die": {
-            "dies": bought.dies,
-            **attrs.asdict(bought.die),
-            "modelled_area_mm2": sum(found.modelled_mm2.values()) / bought.dies,
-            "area_by_part_mm2": {part.name: part.area_mm2 for part in bought.parts},
-            "yield_model": found.economics.wafer.yield_model,
-            "node": node_name(found.chip),
-        },
         "bill_usd": dict(bought.bill_usd),
         "material_usd": bought.material_usd,
         "price_usd": bought.price_usd,
         "margin_fraction": bought.margin_fraction,
         "server_usd": bought.server_usd,
         "capital_usd": bought.total_usd,
-        "run": _run_dict(found.run) if found.run else None,
-        "assumptions": cost_assumptions(found),
     }
 
 
@@ -69,18 +72,32 @@ def _run_dict(run: Run) -> dict[str, Any]:
 
 def report(found: Costing) -> Group:
     """All tables of a cost."""
-    parts = [*_die(found), *_bill(found.bought)]
+    bought = found.bought
+    parts = [*_system(found.chip.name, bought)] if isinstance(bought, SystemCapital) else [*_die(found, bought), *_bill(bought)]
     if found.run:
         parts += [*_tokens(found.run), *_service(found.run), *_residents(found.run), *_carried(found.run)]
     parts += [heading("Assumptions that this rests on"), *bullets(cost_assumptions(found))]
     return Group(*parts)
 
 
-def _die(found: Costing) -> Iterator[RenderableType]:
-    die, dies = found.bought.die, found.bought.dies
+def _system(name: str, bought: SystemCapital) -> Iterator[RenderableType]:
+    rows = [[member, f"{count:,}", money(each.material_usd), money(each.chip_usd), money(each.server_usd),
+             money(each.total_usd * count), percent(each.total_usd * count / bought.total_usd)]
+            for member, (each, count) in bought.members.items()]  # fmt: skip
+    cards = sum(count for _, count in bought.members.values())
+    yield Text(f"Cost of {name}: {cards} card{'s' if cards > 1 else ''}", style="bold")
+    yield heading("Capital, in USD")
+    yield columns(["member", "cards", "bill of one", "chip", "its share of a server", "all of them", ""], rows,
+                  ["sum", f"{cards:,}", "", "", "", money(bought.total_usd), "100.0 %"])  # fmt: skip
+    yield Text("Chip: its price, or its bill of materials where it has none; `cost` of the chip's own file shows the bill.",
+               style="dim")  # fmt: skip
+
+
+def _die(found: Costing, bought: Capital) -> Iterator[RenderableType]:
+    die, dies = bought.die, bought.dies
     yield Text(f"Cost of {found.chip.name}: {dies} die{'s' if dies > 1 else ''} at {node_name(found.chip)} nm", style="bold")
     modelled = sum(found.modelled_mm2.values())
-    parts = {part.name: part for part in found.bought.parts}
+    parts = {part.name: part for part in bought.parts}
     rows = [[name, f"{area / dies:.1f}", percent(area / modelled), _spares(parts[name].units, parts[name].needed)]
             for name, area in found.modelled_mm2.items()]  # fmt: skip
     yield heading("One die")
@@ -155,9 +172,10 @@ def _service(run: Run) -> Iterator[RenderableType]:
 
 def _residents(run: Run) -> Iterator[RenderableType]:
     held = run.residents
-    words = "chip" if run.result.chips == 1 else "group"
+    words = "system" if run.result.chip.members else "chip" if run.result.chips == 1 else "group"
+    server = f"; {held.per_server:,} in a server" if held.per_server else ""
     yield heading(f"Models of this size at once, each with its own weights and caches: {held.most:,} in a {words}, full is "
-                  f"{held.limiting}; {held.per_server:,} in a server")  # fmt: skip
+                  f"{held.limiting}{server}")  # fmt: skip
     yield columns(
         ["busy models", "each, in turn", "all, in turn", "all, at most"],
         ([f"{row.models:,}", *(si(rate, "tokens/s") for rate in
