@@ -13,6 +13,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import attrs
 import h5py
@@ -163,6 +164,29 @@ def test_assumptions_are_the_clauses_that_say_so() -> None:
         "3.9 pJ (a statement; 3.97 in a paper), 1 nJ"
     ]
     assert assumed("measured on silicon") == []
+
+
+@pytest.mark.parametrize(
+    ("placement", "words"),
+    [
+        ({"deferred_experts": True}, "deferred_experts does less than it says: the model has no routed experts"),
+        ({"experts": "npu"}, "experts does less than it says: the model has no routed experts"),
+        ({"light": ("vector",)}, "light does less than it says: there is no placement.light_unit"),
+        ({"row_split": ("head",)}, "row_split does less than it says: placement.shares does not divide head"),
+        ({"decode_micro_batches": 9}, "decode_micro_batches does less than it says: the batch has 8 sequences"),
+    ],
+)
+def test_what_a_placement_asks_for_in_vain_is_noted(llm: Result, placement: dict[str, Any], words: str) -> None:
+    plain = evaluate(llm.chip, llm.workload)
+    asked = evaluate(llm.chip, attrs.evolve(llm.workload, placement=placement))
+    (new,) = set(summary(asked)["notes"]) - set(summary(plain)["notes"])
+    assert words in new
+
+
+def test_experts_a_layer_late_are_noted() -> None:
+    workload = load_workload(ROOT / "workloads/llm_100b_moe.toml")
+    late = evaluate(load_chip(ROOT / "chips/hetero_v1.toml"), attrs.evolve(workload, placement={"deferred_experts": True}))
+    assert any("a layer later (placement.deferred_experts)" in note for note in summary(late)["notes"])
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 118, 160])

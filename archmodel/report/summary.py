@@ -231,4 +231,20 @@ def notes(result: Result) -> list[str]:
     """What happened on the way that a reader might not expect, and the remarks of the chip."""
     outside = ["power and energy are those of the chip and its memory, unless a boundary further out is named; the host's are "
                "not in them"] if result.soc.host else []  # fmt: skip
-    return [*result.notes, *outside, *remarks(result.chip)]
+    return [*result.notes, *_placement_notes(result), *outside, *remarks(result.chip)]
+
+
+def _placement_notes(result: Result) -> Iterator[str]:
+    """What the placement changes in the model itself, and what it asks for in vain."""
+    placement, model, batch = result.chip.placement, result.workload.model, result.workload.request.batch
+    if placement.deferred_experts and model.has_experts:
+        yield "routed experts are added up a layer later (placement.deferred_experts): the model computes something else"
+    vain = {key: "the model has no routed experts" for key in ("deferred_experts", "experts")
+            if getattr(placement, key) and not model.has_experts}  # fmt: skip
+    if placement.light and not placement.light_unit:
+        vain["light"] = "there is no placement.light_unit"
+    if whole := [role for role in placement.row_split if role not in placement.shares]:
+        vain["row_split"] = f"placement.shares does not divide {', '.join(whole)}"
+    vain |= {key: f"the batch has {batch} sequence{'s' if batch > 1 else ''}, in as many parts at most"
+             for key in ("micro_batches", "decode_micro_batches") if getattr(placement, key) > batch}  # fmt: skip
+    yield from (f"placement.{key} does less than it says: {why}" for key, why in vain.items())
