@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from archmodel.report.summary import notes, run_assumptions
 from archmodel.report.table import bullets, columns, heading, money, percent, plain
 from archmodel.result import Result
 from archmodel.splitting.balance import Balance
@@ -43,7 +44,9 @@ _CAUSES = {
 def report(study: Study, width: int, *, every: bool = False) -> Group:
     """All tables of a study, the answer first, for a page of `width` letters: the best of each kind, or `every` one."""
     parts: list[RenderableType] = [*_answer(study), *_strategies(study, width, every=every), *_ledger(study)]
-    parts += [*_break_evens(study), *_balance(study.balance), *_fusion(study), *_fallbacks(study), *_notes(study)]
+    parts += [*_break_evens(study), *_balance(study.balance), *_fusion(study), *_fallbacks(study)]
+    parts += [heading("Assumptions that this rests on"), *bullets(run_assumptions(study.best.result, study.economics))]
+    parts += _notes(study)
     return Group(*parts)
 
 
@@ -293,7 +296,7 @@ def _reloaded(fallback: Fallback) -> str:
 
 def _notes(study: Study) -> Iterator[RenderableType]:
     lines = [f"model's error on a ratio of two times: {study.terms.error_source}"]
-    lines += _refused(study)
+    lines += [*notes(study.best.result), *_refused(study)]
     yield heading("Notes")
     yield from bullets(lines)
 

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from archmodel.report.splitting import plan_name, sentences
+from archmodel.report.summary import notes, run_assumptions
 from archmodel.splitting.balance import Balance
 from archmodel.splitting.breakeven import BreakEven
 from archmodel.splitting.compared import Compared
@@ -36,6 +37,8 @@ def as_json(study: Study) -> dict[str, Any]:
             name: {"total_s": result.total_s, "traffic_byte": {tier: result.traffic_byte()[tier] for tier in result.soc.tiers}}
             for name, result in study.fusion.items()
         },
+        "assumptions": run_assumptions(study.best.result, study.economics),
+        "notes": notes(study.best.result),
     }
 
 

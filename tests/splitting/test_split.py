@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import attrs
 import numpy as np
@@ -70,6 +71,17 @@ def test_the_best_of_each_kind_is_shown_and_the_rest_counted(found):
     assert len(text) < len(every)
     assert "--all shows the" in text
     assert "--all shows the" not in every
+
+
+def test_assumptions_and_notes_are_those_of_the_best_run(found):
+    text, data = shown(found, 400), as_json(found)
+    assert data["assumptions"]
+    assert data["notes"]
+    assert [line for line in (*data["assumptions"], *data["notes"]) if line not in text] == []
+
+
+def test_no_figure_has_an_exponent_or_a_negative_zero(found):
+    assert re.search(r"\de[+-]\d|-0\.0\b", shown(found, 120, every=True)) is None
 
 
 def test_fusion_is_shown_both_ways(found):
