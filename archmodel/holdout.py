@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 SEED = 5
 FIT_SHARE = 0.25
@@ -46,6 +48,8 @@ def fit_mask(what: str, columns: Mapping[str, Sequence[object] | NDArray[np.floa
     for key in (keys := list(cells)):
         if key not in seen:
             seen[key] = is_fit(family(what, dict(zip(FAMILY[what], key, strict=True))), seed=seed, share=share)
+    import numpy as np  # the command line takes its defaults from here, and starts without numpy
+
     return np.array([seen[key] for key in keys], dtype=bool)
 
 
