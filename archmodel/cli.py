@@ -17,10 +17,10 @@ from rich.console import Group, RenderableType
 
 from archmodel import studies
 from archmodel.errors import ArchmodelError, Problem, SpecError
-from archmodel.inputs import inputs, is_json
+from archmodel.inputs import inputs, is_json, option_problems, prices_apart
 from archmodel.options import AsJson, ChipFile, LatencyLimit, MinEnergy, Period, PowerCap, Quiet, Settings
 from archmodel.report.console import print_json, stdout, working
-from archmodel.spec.economics_file import ECONOMICS_TABLES, load_economics
+from archmodel.spec.economics_file import load_economics
 from archmodel.spec.reader import read_text
 from archmodel.spec.system import with_software
 from archmodel.spec.toml import load_chip, load_stack, load_workload, parse_overrides, read_table
@@ -76,8 +76,11 @@ def eval_command(
     overrides |= {f"request.{name}": value for name, value in request.items() if value is not None}
     if latency_limit_ms is not None:
         overrides["limits.latency_ms"] = latency_limit_ms
+    problems = option_problems({"--power-cap-w": power_cap_w, "--latency-limit-ms": latency_limit_ms, "--period-ms": period_ms})
     if period_ms is not None and not min_energy:
-        raise SpecError("eval", [Problem("--period-ms", "needs --min-energy, which compares running slowly with idling")])
+        problems.append(Problem("--period-ms", "needs --min-energy, which compares running slowly with idling"))
+    if problems:
+        raise SpecError("eval", problems)
     with working("evaluating", quiet):
         chip, workload = inputs(chip_file, workload_file, overrides)
         if stack is not None:
@@ -167,12 +170,10 @@ def cost_command(
     quiet: Quiet = False,
 ) -> None:
     """What a chip costs to make, and what its tokens cost: dies, memory, package, server, energy."""
-    overrides = parse_overrides(settings or [])
-    prices = load_economics(economics, {key: value for key, value in overrides.items() if _is_price(key)})
-    rest = {key: value for key, value in overrides.items() if not _is_price(key)}
+    for_prices, rest = prices_apart(parse_overrides(settings or []))
+    prices = load_economics(economics, for_prices)
     wanted = {"--requests-per-s": requests_per_s, "--power-budget-w": power_budget_w}
-    problems = [Problem(name, "must be a number from 1e-9 to 1e15", f"{value:g}")
-                for name, value in wanted.items() if value is not None and not 1e-9 <= value <= 1e15]  # fmt: skip
+    problems = option_problems(wanted)
     if workload_file is None:
         problems += [Problem(name, "needs a workload") for name, value in wanted.items() if value is not None]
     if problems:
@@ -194,10 +195,6 @@ def cost_command(
         print_json(report.as_dict(found))
     else:
         stdout().print(report.report(found))
-
-
-def _is_price(key: str) -> bool:
-    return key.partition(".")[0] in ECONOMICS_TABLES
 
 
 def _preview(prediction: Prediction) -> RenderableType:

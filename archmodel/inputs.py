@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from archmodel.errors import Problem
 from archmodel.spec.chip import ChipSpec
+from archmodel.spec.economics_file import ECONOMICS_TABLES
 from archmodel.spec.toml import WORKLOAD_TABLES, load_chip, load_workload, read_table
 from archmodel.spec.workload import WorkloadSpec
 
@@ -23,6 +26,18 @@ def inputs(chip_file: Path, workload_file: Path, overrides: dict[str, Any]) -> t
         if table not in WORKLOAD_TABLES or table == "placement" or (laid_over and table not in given):
             for_chip[key] = value
     return load_chip(chip_file, for_chip), load_workload(workload_file, for_workload)
+
+
+def prices_apart(overrides: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The overrides that are prices, and the others."""
+    prices = {key: value for key, value in overrides.items() if key.partition(".")[0] in ECONOMICS_TABLES}
+    return prices, {key: value for key, value in overrides.items() if key not in prices}
+
+
+def option_problems(options: Mapping[str, float | None]) -> list[Problem]:
+    """Options that are given and are no quantity above 0."""
+    return [Problem(name, "must be a number from 1e-9 to 1e15", f"{value:g}")
+            for name, value in options.items() if value is not None and not 1e-9 <= value <= 1e15]  # fmt: skip
 
 
 def is_json(file: Path) -> bool:

@@ -10,7 +10,7 @@ import typer
 
 from archmodel.errors import Problem, SpecError
 from archmodel.holdout import FIT_SHARE, SEED
-from archmodel.inputs import inputs
+from archmodel.inputs import inputs, prices_apart
 from archmodel.options import AsJson, ChipFile, Quiet, Settings
 from archmodel.report.console import print_json, stdout, working
 from archmodel.spec.economics_file import load_economics
@@ -153,9 +153,10 @@ def split_command(
     wrong = [Problem(name, "must be finite", str(value)) for name, value in stated.items() if not math.isfinite(value or 0.0)]
     if wrong:
         raise SpecError("split", wrong)
-    system, workload = inputs(system_file, workload_file, parse_overrides(settings or []))
+    for_prices, rest = prices_apart(parse_overrides(settings or []))
+    system, workload = inputs(system_file, workload_file, rest)
     baseline = load_chip(baseline_file) if baseline_file is not None else None
-    economics = load_economics(prices, {})
+    economics = load_economics(prices, for_prices)
     with working("trying strategies", quiet):
         from archmodel.report import splitting as report
         from archmodel.splitting.study import study

@@ -260,8 +260,7 @@ def test_a_member_with_a_null_character_in_its_path() -> None:
 @pytest.mark.parametrize("option", ["--power-cap-w", "--latency-limit-ms", "--period-ms"])
 @pytest.mark.parametrize("value", ["inf", "nan", "-1", "x"])
 def test_options_that_are_no_quantity(option: str, value: str, run: Callable[..., str]) -> None:
-    message = run("eval", CHIP, WORKLOAD, "--json", "--min-energy", option, value)
-    assert option in message or "limits.latency_ms" in message
+    assert option in run("eval", CHIP, WORKLOAD, "--json", "--min-energy", option, value)
 
 
 def refusal(load: Callable[[], object]) -> str:

@@ -195,6 +195,14 @@ def test_command(tmp_path, capsys):
     assert [str(file) for file in tmp_path.iterdir()] == data["files"]
 
 
+def test_command_takes_prices(capsys):
+    paid = []
+    for setting in ([], ["--set", "site.electricity_usd_per_kwh=5"]):
+        assert main(["split", str(CHIPS / "hetero_v1.toml"), str(WORKLOADS / "llama3_8b.toml"), "--json", *setting]) == 0
+        paid.append(json.loads(capsys.readouterr().out)["baseline"]["usd_per_million_tokens"])
+    assert paid[1] > 2.0 * paid[0]
+
+
 def test_command_refuses_what_it_cannot_use(tmp_path, capsys):
     chip, workload = str(CHIPS / "hetero_v1.toml"), str(WORKLOADS / "llama3_8b.toml")
     assert main(["split", chip, str(CHIPS / "hetero_v1.toml"), "-o", str(tmp_path)]) == 2
