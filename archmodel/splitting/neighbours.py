@@ -47,7 +47,7 @@ def around(ground: Ground, strategy: Strategy) -> Iterator[Strategy]:
     yield from (_with_overlap(strategy, o) for o in fitting(_OVERLAPS, ground.batch) if o != strategy.overlap)
     if strategy.granularity == "layer" and len(strategy.plan.distinct()) == 2:
         yield from _moved_cut(ground, strategy, owners[0], owners[-1])
-    if parts[0].placements[0].shares:
+    if strategy.granularity == "operator":
         yield from _moved_share(ground, strategy)
 
 
