@@ -282,6 +282,42 @@ def test_stages_of_a_pipeline_have_a_part_of_the_layers_each(tmp_path):
     assert found.first.count[hops].sum() == 4 * 3
 
 
+def test_auto_keeps_what_the_file_says_where_nothing_is_better(tmp_path):
+    """A pipeline of four stages, which no strategy makes."""
+    text = (ROOT / "chips/systems/hetero_v1.toml").read_text().replace('"../', f'"{ROOT / "chips"}/')
+    four = 'kind = "chip"\npipeline = 4\ndrop = ["host", "pcie"]'
+    text = text.replace("hetero_v1.toml", "h100_sxm.toml").replace('kind = "chip"', four)
+    bus = """
+    [bus]
+    kind = "link"
+    joins = ["card.gpu"]
+    protocol = "nvlink"
+    lanes = 18
+    lane_rate_gt_per_s = 200
+    latency_ns = 500
+    source = "test"
+    [placement]
+    attention = "card.gpu"
+    micro_batches = 4
+    decode_micro_batches = 1
+    """
+    (tmp_path / "row.toml").write_text(text + bus)
+    row = load_chip(tmp_path / "row.toml")
+    few = attrs.evolve(LLAMA, request=RequestSpec(batch=4, input_tokens=512, output_tokens=2))
+    found = explore(row, few)
+    assert found.best.result.total_s <= evaluate(row, few).total_s
+    assert "as placed" in [outcome.strategy.name for outcome in found.outcomes]
+
+
+def test_a_member_keeps_its_low_power_unit(tmp_path):
+    text = (ROOT / "chips/systems/hetero_v1.toml").read_text().replace("../hetero_v1", f"{ROOT}/chips/hetero_v1_light")
+    (tmp_path / "light.toml").write_text(text)
+    system, chip = load_chip(tmp_path / "light.toml"), load_chip(ROOT / "chips/hetero_v1_light.toml")
+    assert system.placement.light_unit == "card.lpu"
+    one, two = (evaluate(each, LLAMA) for each in (chip, system))
+    assert one.total_s == two.total_s
+
+
 def test_links_of_several_cards_carry_a_part_each():
     """A transfer from four cards to one: each sends a quarter, and the one port at the other end takes all of it."""
     port = links.payload_byte_per_s(H100.blocks["pcie"])
