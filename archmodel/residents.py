@@ -84,17 +84,18 @@ def placed_weights(soc: Soc, model: ModelSpec, precision: PrecisionSpec, plan: P
     parts = (*plan.parts, *plan.decode)
     alike = Counter(zip(order, *(map(id, part.placements) for part in parts), strict=True))
     by_id = {id(placement): placement for placement in plan.distinct()}
+    kept = partial(kept_weights, soc, hidden=model.hidden, precision=precision)
     for (kind, *ids), times in alike.items():
         layer = model.kinds[kind]
         for part, weight in sizes.layer_bits(layer, model.hidden, precision).items():
-            held = _held(soc, [by_id[i] for i in ids], ROLE_OF[part], part, layer)
+            held = _held(soc, [by_id[i] for i in ids], ROLE_OF[part], part, layer, kept)
             yield Placed(layer, part, weight, times, held)
     for part, weight in sizes.outer_bits(model, precision).items():
         ends = [whole.placements[-1 if part == "head" else 0] for whole in parts]
         tied = part == "embedding" and model.tied_embedding
-        held = _held(soc, ends, "head" if tied else ROLE_OF[part], part, None)
+        held = _held(soc, ends, "head" if tied else ROLE_OF[part], part, None, kept)
         if tied and any(holder in soc.units for holder in held):  # nobody looks up what lies in cells
-            held |= _held(soc, ends, "embedding", part, None)
+            held |= _held(soc, ends, "embedding", part, None, kept)
         yield Placed(None, part, weight, 1, held)
 
 
@@ -103,11 +104,13 @@ def _add(total: Shares, held: Mapping[str, Fraction], weight: Fraction | int) ->
         total[tier] = total.get(tier, Fraction(0)) + share * weight
 
 
-def _held(soc: Soc, placements: Iterable[PlacementSpec], role: str, part: str, layer: LayerSpec | None) -> Shares:
+def _held(
+    soc: Soc, placements: Iterable[PlacementSpec], role: str, part: str, layer: LayerSpec | None, kept: Callable[..., Fraction]
+) -> Shares:  # fmt: skip
     """Share of the weights of a part of the model in each tier; ways that work from one tier share what lies there."""
     held: Shares = {}
     columns = _columns(layer, part) if layer else 0
-    kept = partial(kept_weights, soc, part=part)
+    kept = partial(kept, part=part, layer=layer)
     for placement in placements:
         holder = "experts" if part == "experts" and placement.experts else role
         for tier, share in _tiers(soc, placement, holder, columns, "weights", kept).items():

@@ -20,6 +20,7 @@ from archmodel.evaluate import evaluate
 from archmodel.operations import Kind
 from archmodel.spec.chip import MemberSpec
 from archmodel.spec.economics_file import default_economics
+from archmodel.spec.shape import ShapeSpec, expand
 from archmodel.spec.system import chip_of
 from archmodel.spec.toml import load_chip, load_workload
 from archmodel.spec.workload import PlacementSpec, RequestSpec
@@ -180,6 +181,16 @@ def test_cards_that_divide_layers_are_chips_of_a_tensor_parallel_group(cards):
     assert system.total_j == pytest.approx(group.total_j, rel=1e-12)
     used = [sum(b.byte for b in result.residency.buffers if b.what == "weights") for result in (system, group)]
     assert used[0] == pytest.approx(used[1], rel=1e-4)
+
+
+def test_cards_that_divide_layers_hold_copies_of_what_does_not_divide():
+    """A single KV head lies on every card, as in a tensor-parallel group."""
+    shape = ShapeSpec(name="one head", layers=3, hidden=512, heads=8, kv_heads=1, head_dim=64, intermediate=1024,
+                      vocabulary=1000, source="test")  # fmt: skip
+    workload = attrs.evolve(LLAMA, model=expand(shape))
+    used = [sum(b.byte for b in evaluate(chip, workload).residency.buffers if b.what == "weights")
+            for chip in (counted(H100, 4, "tensor"), changed(H100, placement={"tensor_parallel": 4}))]  # fmt: skip
+    assert used[0] == pytest.approx(used[1], rel=1e-6)
 
 
 def test_cards_that_divide_experts_hold_a_part_of_them_and_exchange_tokens_twice_a_layer():
