@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from archmodel.spec.toml import load_chip, load_workload
 
 __all__ = ["Result", "evaluate", "load_chip", "load_workload"]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {"Result": "archmodel.result", "load_chip": "archmodel.spec.toml", "load_workload": "archmodel.spec.toml"}
 

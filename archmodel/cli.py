@@ -1,4 +1,4 @@
-"""The command line: `eval`, `show`, `predict`, `cost`, `calibrate`, `validate` and `audit`.
+"""The command line: `eval`, `show`, `predict`, `cost`, `calibrate`, `validate`, `audit` and `split`.
 
 Results go to standard output, everything else to standard error.
 """
@@ -9,7 +9,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import attrs
 import typer
@@ -17,12 +17,13 @@ from rich.console import Group, RenderableType
 
 from archmodel import studies
 from archmodel.errors import ArchmodelError, Problem, SpecError
+from archmodel.inputs import inputs, is_json
 from archmodel.options import AsJson, ChipFile, LatencyLimit, MinEnergy, Period, PowerCap, Quiet, Settings
 from archmodel.report.console import print_json, stdout, working
 from archmodel.spec.economics_file import ECONOMICS_TABLES, load_economics
 from archmodel.spec.reader import read_text
 from archmodel.spec.system import with_software
-from archmodel.spec.toml import WORKLOAD_TABLES, load_chip, load_stack, load_workload, parse_overrides, read_table
+from archmodel.spec.toml import load_chip, load_stack, load_workload, parse_overrides, read_table
 
 if TYPE_CHECKING:
     from archmodel.predict import Prediction
@@ -78,7 +79,7 @@ def eval_command(
     if period_ms is not None and not min_energy:
         raise SpecError("eval", [Problem("--period-ms", "needs --min-energy, which compares running slowly with idling")])
     with working("evaluating", quiet):
-        chip, workload = _inputs(chip_file, workload_file, overrides)
+        chip, workload = inputs(chip_file, workload_file, overrides)
         if stack is not None:
             chip = with_software(chip, load_stack(stack))
         from archmodel.evaluate import evaluate  # numba costs half a second
@@ -181,7 +182,7 @@ def cost_command(
         if workload_file is None:
             chip = load_chip(chip_file, rest)
         else:
-            chip, workload = _inputs(chip_file, workload_file, rest)
+            chip, workload = inputs(chip_file, workload_file, rest)
             from archmodel.evaluate import evaluate
 
             result, model = evaluate(chip, workload), workload.model
@@ -211,28 +212,9 @@ def _preview(prediction: Prediction) -> RenderableType:
     return Group(shown, f"and {rest:,} more; -o OUT.csv writes them all") if rest > 0 else shown
 
 
-def _inputs(chip_file: Path, workload_file: Path, overrides: dict[str, Any]) -> tuple[ChipSpec, WorkloadSpec]:
-    """Both specs, each with the overrides that are its own."""
-    given = {} if _is_json(workload_file) else read_table(workload_file)
-    for_chip: dict[str, Any] = {}
-    for_workload: dict[str, Any] = {}
-    for key, value in overrides.items():
-        table = key.partition(".")[0]
-        laid_over = table in ("placement", "precision")  # the workload's go over the chip's, where it has any
-        if table in WORKLOAD_TABLES and (not laid_over or table in given):
-            for_workload[key] = value
-        if table not in WORKLOAD_TABLES or table == "placement" or (laid_over and table not in given):
-            for_chip[key] = value
-    return load_chip(chip_file, for_chip), load_workload(workload_file, for_workload)
-
-
-def _is_json(file: Path) -> bool:
-    return file.suffix.lower() == ".json"
-
-
 def _kind(file: Path) -> str:
     """ "chip" or "workload", by the tables of the file."""
-    if _is_json(file):
+    if is_json(file):
         return "workload"
     table = read_table(file)
     if "chip" in table or "system" in table:
@@ -280,6 +262,7 @@ def _print_result(result: Result, files: list[Path], *, as_json: bool, explain: 
 app.command("calibrate")(studies.calibrate_command)
 app.command("validate")(studies.validate_command)
 app.command("audit")(studies.audit_command)
+app.command("split")(studies.split_command)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -202,7 +202,12 @@ Chain = Sequence[tuple[Piece, Ints, int]]
 def run(soc: Soc, table: Table, chains: Sequence[Chain]) -> Program:
     """Timeline of a step. `chains` holds, for each micro-batch, its pieces in order with their rows and layer."""
     unit = np.where(table.owner < len(soc.units), table.owner, -1)
-    parts = [_chained(unit, chain) for chain in chains]
+    made: dict[tuple[int, ...], _Chained] = {}  # by pieces: micro-batches of one size share theirs
+    keys = [tuple(id(piece) for piece, _, _ in chain) for chain in chains]
+    for key, chain in zip(keys, chains, strict=True):
+        if key not in made:
+            made[key] = _chained(unit, chain)
+    parts = [made[key] for key in keys]
     events, layer = parts[0].events, parts[0].layer
     if len(parts) > 1:
         events, layer = _interleaved(parts)
@@ -235,10 +240,11 @@ def _chained(unit: Ints, chain: Chain) -> _Chained:
     """The events of `chain`; `unit` is that of each row, -1 where none runs it."""
     rows, counts, deps, layers, places = [], [], [], [], []
     offset, last, held = 0, STREAM, STREAM
+    local = {id(piece): _local(piece) for piece in {id(piece): piece for piece, _, _ in chain}.values()}
     runs = [list(alike) for _, alike in groupby(chain, key=lambda link: id(link[0]))]
     for alike, after in zip(runs, [*runs[1:], runs[-1]], strict=True):  # layers that share a piece, placed in one go
         piece, index, _ = alike[0]
-        count, dep = _local(piece)
+        count, dep = local[id(piece)]
         starts = offset + len(index) * np.arange(len(alike))[:, None]
         before = np.concatenate([[last], starts[:-1, 0] + piece.exit])[:, None]
         late = starts[:, 0] + piece.deferred if piece.deferred >= 0 else np.full(len(starts), STREAM)
@@ -277,10 +283,10 @@ def _reordered(events: Events, order: Ints) -> Events:
     """The same events in another program order."""
     place_of = np.empty_like(order)
     place_of[order] = np.arange(len(order))
-    counts, starts = np.diff(events.dep_start), events.dep_start
-    dep = place_of[events.dep]
-    pieces = [dep[starts[e] : starts[e + 1]] for e in order]
-    return Events(events.row[order], np.concatenate([[0], np.cumsum(counts[order])]).astype(np.int64), np.concatenate(pieces))
+    counts, starts = np.diff(events.dep_start), events.dep_start[:-1]
+    dep_start = np.concatenate([[0], np.cumsum(counts[order])]).astype(np.int64)
+    taken = np.arange(len(events.dep)) + np.repeat(starts[order] - dep_start[:-1], counts[order])
+    return Events(events.row[order], dep_start, place_of[events.dep[taken]])
 
 
 def _events(rows: Sequence[Ints], counts: Sequence[Ints], deps: Sequence[Ints]) -> Events:

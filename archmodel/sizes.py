@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -135,7 +136,8 @@ def weight_bytes(model: ModelSpec, precision: PrecisionSpec) -> int:
     return math.ceil(bits / 8)
 
 
-def layer_bits(layer: LayerSpec, hidden: int, precision: PrecisionSpec) -> dict[str, Fraction]:
+@lru_cache(maxsize=256)
+def layer_bits(layer: LayerSpec, hidden: int, precision: PrecisionSpec) -> Mapping[str, Fraction]:
     """Bits of the weights of one layer as stored, by part of the model."""
     plain = Fraction(BITS[precision.embedding or precision.weights])
     bits: dict[str, Fraction] = {}
@@ -147,7 +149,8 @@ def layer_bits(layer: LayerSpec, hidden: int, precision: PrecisionSpec) -> dict[
     return bits
 
 
-def outer_bits(model: ModelSpec, precision: PrecisionSpec) -> dict[str, Fraction]:
+@lru_cache(maxsize=64)
+def outer_bits(model: ModelSpec, precision: PrecisionSpec) -> Mapping[str, Fraction]:
     """Bits of the weights outside the layers as stored, by part of the model; a tied head is in `embedding` only."""
     plain = Fraction(BITS[precision.embedding or precision.weights])
     bits: Counter[str] = Counter({"other": sum(weight_bytes(tower, precision) * 8 for tower in model.towers)})

@@ -1,16 +1,20 @@
-"""Commands about many measurements or many claims: `audit`, `validate` and `calibrate`."""
+"""Commands about many measurements, claims or plans: `audit`, `validate`, `calibrate` and `split`."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from archmodel.errors import Problem, SpecError
+from archmodel.holdout import FIT_SHARE, SEED
+from archmodel.inputs import inputs
 from archmodel.options import AsJson, ChipFile, Quiet, Settings
 from archmodel.report.console import print_json, stdout, working
+from archmodel.spec.economics_file import load_economics
 from archmodel.spec.toml import load_chip, parse_overrides
-from archmodel.split import FIT_SHARE, SEED
 
 
 def _list_kinds(asked: bool) -> None:
@@ -64,7 +68,7 @@ def validate_command(
         from archmodel.report import validation as report
         from archmodel.validation.run import validate
 
-        found = validate(root, transfer=not quick, serving=not quick, energy=not quick)
+        found = validate(root, transfer=not quick, serving=not quick, energy=not quick, hetero=not quick)
     files: list[Path] = []
     if not quick:
         with working("writing the report", quiet):
@@ -74,6 +78,10 @@ def validate_command(
         from archmodel.report.validation_energy import energy_table
 
         stdout().print(energy_table(found.energy))
+    if found.hetero.cases:
+        from archmodel.report.validation_hetero import summary_line
+
+        stdout().print(summary_line(found.hetero))
     if files:
         from archmodel.report.table import written
 
@@ -107,3 +115,72 @@ def calibrate_command(
         print_json(report.as_json(found, output))
     else:
         stdout().print(report.report(found))
+
+
+def split_command(
+    system_file: Annotated[Path, typer.Argument(metavar="SYSTEM", help="A chip or a system (TOML).", show_default=False)],
+    workload_file: Annotated[
+        Path, typer.Argument(metavar="WORKLOAD", help="A workload (TOML) or a model's config.json.", show_default=False)
+    ],
+    baseline_file: Annotated[
+        Path | None, typer.Option("--baseline", metavar="CHIP", help="Compare with this chip, not with the best single unit.")
+    ] = None,
+    min_gain: Annotated[float, typer.Option(help="Least gain in throughput that is worth a split.", min=0.0, max=100.0)] = 0.10,
+    error: Annotated[
+        float | None, typer.Option(help="Error of a predicted ratio of times; by default that of the validation.", min=0, max=1)
+    ] = None,
+    engineering_usd_per_year: Annotated[float, typer.Option(help="What keeping the split up costs.", min=0.0)] = 0.0,
+    fleet_chips: Annotated[float, typer.Option(help="Baseline chips that serve the load.", min=0.0)] = 0.0,
+    usd_per_hour: Annotated[float, typer.Option(help="Price of the running system, in place of a modelled one.", min=0)] = 0.0,
+    baseline_usd_per_hour: Annotated[
+        float, typer.Option(help="Price of a chip of the baseline, running; by default that of the system.", min=0.0)
+    ] = 0.0,
+    prices: Annotated[
+        Path | None, typer.Option("--economics", metavar="PRICES.toml", help="Prices laid over the default ones.")
+    ] = None,
+    output_dir: Annotated[
+        Path | None, typer.Option("--output-dir", "-o", metavar="DIR", help="Write a heat map of where the split pays.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Show every strategy that was tried.")] = False,
+    settings: Settings = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Does splitting a model over unlike units pay? All strategies against one side: the gain, its leaks, and a verdict."""
+    stated = {"--min-gain": min_gain, "--error": error, "--engineering-usd-per-year": engineering_usd_per_year,
+              "--fleet-chips": fleet_chips, "--usd-per-hour": usd_per_hour,
+              "--baseline-usd-per-hour": baseline_usd_per_hour}  # fmt: skip
+    wrong = [Problem(name, "must be finite", str(value)) for name, value in stated.items() if not math.isfinite(value or 0.0)]
+    if wrong:
+        raise SpecError("split", wrong)
+    system, workload = inputs(system_file, workload_file, parse_overrides(settings or []))
+    baseline = load_chip(baseline_file) if baseline_file is not None else None
+    economics = load_economics(prices, {})
+    with working("trying strategies", quiet):
+        from archmodel.report import splitting as report
+        from archmodel.splitting.study import study
+        from archmodel.splitting.verdict import Terms
+
+        known = {} if error is None else {"error_fraction": error, "error_source": "stated by the user"}
+        terms = Terms(
+            min_gain=min_gain, engineering_usd_per_year=engineering_usd_per_year, fleet_chips=fleet_chips,
+            old_usd_per_hour=baseline_usd_per_hour or usd_per_hour, new_usd_per_hour=usd_per_hour, **known,  # type: ignore[arg-type]
+        )  # fmt: skip
+        found = study(system, workload, terms, baseline, economics)
+        files: list[Path] = []
+        if output_dir is not None:
+            from archmodel.report.zones import write_zones
+
+            files = write_zones(found, output_dir)
+        console = stdout()
+        shown = report.report(found, console.width, every=every) if not as_json else None
+    if shown is None:
+        from archmodel.report.splitting_json import as_json as as_dict
+
+        print_json({**as_dict(found), "files": [str(file) for file in files]})
+        return
+    console.print(shown)
+    if files:
+        from archmodel.report.table import written
+
+        console.print(written(files))

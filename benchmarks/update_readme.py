@@ -36,6 +36,13 @@ def evaluated() -> str:
     return f"```text\n$ python -m archmodel eval chips/hetero_v1.toml workloads/llm_100b.toml\n{text}\n```"
 
 
+def split() -> str:
+    """The answer and the strategies; the tables behind them are left to the reader's own run."""
+    text = printed("-m", "archmodel", "split", "chips/hetero_v1.toml", "workloads/llm_100b.toml", "--quiet")
+    answer = text.partition("\n\nWhere the gain of the best split")[0]
+    return f"```text\n$ python -m archmodel split chips/hetero_v1.toml workloads/llm_100b.toml\n{answer}\n```"
+
+
 def accuracy() -> str:
     return printed("benchmarks/accuracy.py")
 
@@ -53,7 +60,8 @@ def filled(text: str, name: str, content: str) -> str:
 def main() -> int:
     check = "--check" in sys.argv[1:]
     before = README.read_text(encoding="utf-8")
-    after = filled(filled(before, "eval", evaluated()), "accuracy", accuracy())
+    after = filled(filled(before, "eval", evaluated()), "split", split())
+    after = filled(after, "accuracy", accuracy())
     if check:
         print(
             "README.md is up to date" if after == before else "README.md is not what the tool prints: run this without --check"

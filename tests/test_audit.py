@@ -376,8 +376,11 @@ def test_settings_change_figures(capsys: pytest.CaptureFixture[str]) -> None:
     assert "rack_peak.eech: unknown key, did you mean each?" in capsys.readouterr().err
 
 
-#: least bandwidth [GB/s] and capacity [GB] of chips whose memory beside the cells is small, by their files
-LITTLE = {"northpole": (100, 0.1), "gddr6_aim": (100, 1), "loihi2": (100, 0.06), "tianjic": (100, 0.06), "spinnaker2": (10, 2)}
+#: least bandwidth [GB/s] and capacity [GB] of a phone, and of chips whose memory beside the cells is small, by their files
+LITTLE = {
+    "northpole": (100, 0.1), "gddr6_aim": (100, 1), "loihi2": (100, 0.06), "tianjic": (100, 0.06), "spinnaker2": (10, 2),
+    "snapdragon_8_gen3": (60, 8),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("chip", sorted((ROOT / "chips").glob("*.toml")), ids=lambda file: file.stem)

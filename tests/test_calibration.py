@@ -17,10 +17,10 @@ from archmodel.calibration.fit import fit
 from archmodel.calibration.run import calibrate
 from archmodel.cli import main
 from archmodel.errors import TableError
+from archmodel.holdout import fit_mask
 from archmodel.predict import predict_file
 from archmodel.spec.chip import DramSpec, GpuSpec, SramSpec
 from archmodel.spec.toml import load_chip
-from archmodel.split import fit_mask
 
 CHIPS = Path(__file__).parents[1] / "chips"
 H100 = load_chip(CHIPS / "h100_sxm.toml")

@@ -82,10 +82,17 @@ def test_the_cache_keeps_the_bytes_a_cycle_and_mb_of_its_class(name):
     assert np.isclose(*(cache.bandwidth_byte_per_cycle / cache.capacity_mb for cache in caches), rtol=0.2)
 
 
+#: units that were measured to read a small part of what their memory has
+NARROW = {("apple_m2_ultra", "ane"): 61.68e9}
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_routes_and_bandwidths_exist(file):
     soc = Soc(load_chip(file))
     for name, unit in soc.units.items():
         peak = memory.peak_byte_per_s(soc.tiers[unit.memory])
-        assert 0.4 * peak < soc.path_byte_per_s(name, unit.memory) <= peak
+        if (narrow := NARROW.get((file.stem, name))) is not None:
+            assert soc.path_byte_per_s(name, unit.memory) == pytest.approx(narrow)
+        else:
+            assert 0.4 * peak < soc.path_byte_per_s(name, unit.memory) <= peak
         assert soc.path_byte_per_s(name, unit.buffer) > 0.0

@@ -47,7 +47,7 @@ def test_the_least_serial_pass_equals_exhaustive_search(seed, layers):
     ground = ground_of(chip, workload)
     ways = ways_of(ground)
     samples = [Sample(first_step(workload), 1.0, 0.0), *decode_samples(workload, every_token=False)]
-    least, _ = best_chain(stages(ground, ways, samples), workload.model.order)
+    least, _ = best_chain(stages(ground, ways.values(), samples), workload.model.order)
     every = [evaluate(chip, workload, plan=strategy.plan).total_s for strategy in assignments(ground, ways)]
     assert len(every) == len(ways) ** layers
     assert least == pytest.approx(min(every), rel=1e-9)

@@ -12,9 +12,9 @@ import pytest
 
 from archmodel.cli import main
 from archmodel.errors import TableError
+from archmodel.holdout import FAMILY, FIT_SHARE, draw, family, fit_mask, is_fit
 from archmodel.report.validation import accuracy_table, page, skipped_lines, write_validation
 from archmodel.spec.toml import load_chip
-from archmodel.split import FAMILY, FIT_SHARE, draw, family, fit_mask, is_fit
 from archmodel.validation.llmcompass import layers, peer_points
 from archmodel.validation.points import OPERATIONS, Points, points, predicted, tables
 from archmodel.validation.roofline import _pairs

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from archmodel import split
+from archmodel import holdout
 from archmodel.calibration.constants import STAGES
 from archmodel.dtypes import DTYPES
 from archmodel.errors import TableError
@@ -65,19 +65,19 @@ def read_measured(path: str | Path, seed: int, share: float) -> MeasuredTable:
     """A table of GEMMs or attentions with the column latency_us. Raises TableError."""
     operations = read_operations(path)
     what = {Kind.MATMUL: "gemm", Kind.ATTENTION: "attention"}.get(operations.kind)
-    if what is None or not set(split.FAMILY[what]) <= set(operations.size):
+    if what is None or not set(holdout.FAMILY[what]) <= set(operations.size):
         raise TableError(f"{path}: calibrate takes tables of GEMMs and of attention")
     if operations.measured_us is None or not np.any(operations.measured_us > 0):
         raise TableError(f"{path}: has no measured times; calibrate needs the column latency_us")
-    seen = split.fit_mask(what, operations.size, seed=seed, share=share)
-    keys = np.stack([operations.size[name] for name in split.FAMILY[what]], axis=1)
+    seen = holdout.fit_mask(what, operations.size, seed=seed, share=share)
+    keys = np.stack([operations.size[name] for name in holdout.FAMILY[what]], axis=1)
     family = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
     for name, side in (("fit", seen), ("report", ~seen)):
         measured = side & (operations.measured_us > 0)
         families = len(np.unique(family[measured]))
         if measured.sum() < LEAST_ROWS or families < LEAST_FAMILIES:
             raise TableError(
-                f"{path}: {measured.sum()} measured rows of {families} families ({', '.join(split.FAMILY[what])}) are left "
+                f"{path}: {measured.sum()} measured rows of {families} families ({', '.join(holdout.FAMILY[what])}) are left "
                 f"for the {name}; each side of the split needs {LEAST_ROWS} rows of {LEAST_FAMILIES} families"
             )
     return MeasuredTable(operations, _stages(operations), family, seen)

@@ -15,10 +15,10 @@ from archmodel.calibration.fit import Fit, fit, ticks
 from archmodel.calibration.measured import MeasuredTable, Sample, read_measured, sample
 from archmodel.calibration.power import PowerFit, fit_power
 from archmodel.errors import MappingError, TableError
+from archmodel.holdout import FIT_SHARE, SEED
 from archmodel.operations import Floats
 from archmodel.predict import predict_operations
 from archmodel.spec.chip import ChipSpec, GpuSpec
-from archmodel.split import FIT_SHARE, SEED
 
 #: rows of a stage that a fit looks at, and its steps once a start is chosen
 MOST_ROWS = 1500

@@ -12,6 +12,7 @@ from archmodel.report.files import Writer, write_whole
 from archmodel.report.markdown import markdown
 from archmodel.report.names import name_of
 from archmodel.report.validation_energy import energy_section
+from archmodel.report.validation_hetero import section
 from archmodel.validation.llmcompass import PeerPoints
 from archmodel.validation.points import DEVICES, OPERATIONS, REGIMES, Points
 from archmodel.validation.run import Validation
@@ -120,6 +121,7 @@ def page(validation: Validation) -> str:
         _peers(validation),
         _serving(validation),
         energy_section(validation.energy) if validation.energy else "",
+        section(validation.hetero),
         _skipped(validation),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"

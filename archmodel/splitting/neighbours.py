@@ -20,7 +20,7 @@ from archmodel.splitting.strategies import (
     request_split,
 )
 
-_OVERLAPS: tuple[Overlap, ...] = ((1, 1), (2, 1), (3, 1), (4, 1), (8, 1), (2, 2), (4, 2), (4, 4))
+_LADDER = (1, 2, 3, 4, 8)  # micro-batches
 _MOVES = (-0.1, -0.05, 0.05, 0.1)  # of a share
 
 
@@ -44,11 +44,21 @@ def around(ground: Ground, strategy: Strategy) -> Iterator[Strategy]:
     if len(parts) > 1:
         yield from _moved_sequences(ground, strategy, owners[0], owners[-1])
         return
-    yield from (_with_overlap(strategy, o) for o in fitting(_OVERLAPS, ground.batch) if o != strategy.overlap)
+    yield from (_with_overlap(strategy, overlap) for overlap in fitting(_steps(strategy.overlap), ground.batch))
     if strategy.granularity == "layer" and len(strategy.plan.distinct()) == 2:
         yield from _moved_cut(ground, strategy, owners[0], owners[-1])
     if strategy.granularity == "operator":
         yield from _moved_share(ground, strategy)
+
+
+def _steps(overlap: Overlap) -> Iterator[Overlap]:
+    """One step more or less of the micro-batches of prefill, or of decode."""
+    first, decode = (min(range(len(_LADDER)), key=lambda i: abs(_LADDER[i] - parts)) for parts in overlap)
+    for move in (-1, 1):
+        if 0 <= first + move < len(_LADDER):
+            yield _LADDER[first + move], overlap[1]
+        if 0 <= decode + move < len(_LADDER):
+            yield overlap[0], _LADDER[decode + move]
 
 
 def _with_overlap(strategy: Strategy, overlap: Overlap) -> Strategy:

@@ -18,7 +18,7 @@ from archmodel.spec.chip import ChipSpec
 from archmodel.spec.workload import ROLES, WorkloadSpec
 from archmodel.splitting import neighbours
 from archmodel.splitting import strategies as known
-from archmodel.splitting.stages import assignments, best_chain, chain_plan, stages, ways_of
+from archmodel.splitting.stages import assignments, best_chain, chain, stages, ways_of
 from archmodel.splitting.strategies import Ground, Strategy
 from archmodel.steps import Sample, decode_samples, first_step
 
@@ -162,11 +162,11 @@ def _per_layer(explorer: Explorer) -> Iterator[Strategy]:
     elif not workload.model.encoder_order:
         samples = [Sample(first_step(workload), 1.0, 0.0), *decode_samples(workload, every_token=False)]
         try:
-            _, path = best_chain(stages(ground, ways, samples), workload.model.order)
+            _, path = best_chain(stages(ground, ways.values(), samples), workload.model.order)
         except MappingError:
             return  # a layer cannot go one of the ways: the fixed strategies say why
         if len(set(path)) > 1:
-            yield Strategy("a way for each layer", "layer", chain_plan(ground, ways, path, "a way for each layer"))
+            yield chain(ground, ways, path)
 
 
 def _some_layers(explorer: Explorer) -> Iterator[Strategy]:

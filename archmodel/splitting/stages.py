@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import permutations, product
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import groupby, permutations, product
 
 import attrs
 import numpy as np
@@ -37,18 +37,19 @@ class Stages:
     exit_s: Floats
 
 
-def ways_of(ground: Ground) -> list[PlacementSpec]:
+def ways_of(ground: Ground) -> dict[str, PlacementSpec]:
     """Ways of placing one layer: each unit alone, each pair by module, each pair at once on the feed-forward part."""
-    ways = [alone(ground, unit) for unit in ground.sides]
+    ways = {f"all on {unit}": alone(ground, unit) for unit in ground.sides}
     for one, other in permutations(ground.sides, 2):
         if ground.can(one, "attention", "projection") and ground.can(other, "feed_forward"):
-            ways.append(module(ground, one, other))
+            ways[f"attention on {one}, FFN on {other}"] = module(ground, one, other)
             if ground.can(one, "feed_forward"):
-                ways.append(shared(ground, one, {one: 0.5, other: 0.5}, ("feed_forward",)))
+                halves = {one: 0.5, other: 0.5}
+                ways[f"FFN in halves, rest on {one}"] = shared(ground, one, halves, ("feed_forward",))
     return ways
 
 
-def stages(ground: Ground, ways: Sequence[PlacementSpec], samples: Sequence[Sample]) -> Stages:
+def stages(ground: Ground, ways: Collection[PlacementSpec], samples: Sequence[Sample]) -> Stages:
     """Times of entry, layers and exit of a decoder, or of an encoder, in each way, summed over the steps of a run."""
     soc, model = ground.soc, ground.model
     units = tuple(soc.units)
@@ -104,13 +105,15 @@ def best_chain(found: Stages, order: Sequence[int]) -> tuple[float, list[int]]:
     return float(cost[last]), path[::-1]
 
 
-def chain_plan(ground: Ground, ways: Sequence[PlacementSpec], path: Sequence[int], name: str) -> Plan:
-    """The plan in which layer i goes `ways[path[i]]`."""
-    return Plan(name, (Part(ground.batch, tuple(ways[number] for number in path)),))
+def chain(ground: Ground, ways: Mapping[str, PlacementSpec], path: Sequence[int]) -> Strategy:
+    """The strategy in which layer i goes the way number `path[i]`; its name counts the layers that go each way."""
+    names = [list(ways)[number] for number in path]
+    runs = [(name, len(list(alike))) for name, alike in groupby(names)]
+    name = "; ".join(f"{count} {'layer' if count == 1 else 'layers'}: {way}" for way, count in runs)
+    return Strategy(name, "layer", Plan(name, (Part(ground.batch, tuple(ways[way] for way in names)),)))
 
 
-def assignments(ground: Ground, ways: Sequence[PlacementSpec]) -> Iterator[Strategy]:
+def assignments(ground: Ground, ways: Mapping[str, PlacementSpec]) -> Iterator[Strategy]:
     """Every way of giving each layer one of `ways`."""
     for path in product(range(len(ways)), repeat=ground.layers):
-        name = "ways " + " ".join(str(number + 1) for number in path)
-        yield Strategy(name, "layer", chain_plan(ground, ways, path, name))
+        yield chain(ground, ways, path)

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archmodel.calibration.energy import energy, fitted_energies, with_energies
+from archmodel.holdout import SEED
 from archmodel.operations import Floats
 from archmodel.spec.chip import ChipSpec
 from archmodel.spec.toml import load_chip
-from archmodel.split import SEED
 from archmodel.validation.energy_kernels import KernelPower, kernel_power, roofline_power
 from archmodel.validation.energy_runs import ServedRun, runs_design, served_runs
 from archmodel.validation.energy_wall import CardRun, WallRun, card_runs, wall_runs

@@ -7,6 +7,8 @@ from pathlib import Path
 import attrs
 
 from archmodel.validation.energy import EnergyValidation, validate_energy
+from archmodel.validation.hetero import Hetero
+from archmodel.validation.hetero import hetero as measured_splits
 from archmodel.validation.llmcompass import PeerPoints, layers, peer_points
 from archmodel.validation.points import Points, Skipped, predicted
 from archmodel.validation.scores import Noise, Score, noise, summary
@@ -27,10 +29,13 @@ class Validation:
     layers: tuple[PeerPoints, ...]  # and its GPT-3 layer
     serving: tuple[Serving, ...]  # empty where not asked for
     energy: EnergyValidation | None  # None where not asked for
+    hetero: Hetero  # splits that somebody measured; empty where not asked for
     findings: str  # what a person wrote beside the tables, in markdown
 
 
-def validate(root: Path, *, transfer: bool = True, serving: bool = True, energy: bool = True) -> Validation:
+def validate(
+    root: Path, *, transfer: bool = True, serving: bool = True, energy: bool = True, hetero: bool = True
+) -> Validation:
     """Predict and score every measured table of a clone of the repository.
 
     Args:
@@ -38,6 +43,7 @@ def validate(root: Path, *, transfer: bool = True, serving: bool = True, energy:
         transfer: whether to predict each device with the constants of the others too.
         serving: whether to predict whole serving runs too.
         energy: whether to predict measured energy and power too.
+        hetero: whether to predict splits over unlike hardware too.
 
     Raises:
         TableError: a folder without tables, or a table that is none.
@@ -55,6 +61,7 @@ def validate(root: Path, *, transfer: bool = True, serving: bool = True, energy:
         layers=tuple(layers(data, chips, stacks)),
         serving=tuple(serving_runs(root)) if serving else (),
         energy=validate_energy(root) if energy else None,
+        hetero=measured_splits(root) if hetero else Hetero(),
         findings=_findings(data / "findings.md"),
     )
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from archmodel.split import draw, family, is_fit
+from archmodel.holdout import draw, family, is_fit
 
 HERE = Path(__file__).parent
 #: of the families, and of the serving runs; the other tables are small

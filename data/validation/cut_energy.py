@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from archmodel.split import draw, family, is_fit
+from archmodel.holdout import draw, family, is_fit
 
 HERE = Path(__file__).parent
 #: share of the rows of prefill attention, MoE and GEMM that is kept, by a hash of the row; of decode attention all

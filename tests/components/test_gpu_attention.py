@@ -11,12 +11,12 @@ import pytest
 
 from archmodel.components.gpu import costs
 from archmodel.costs import Surroundings
+from archmodel.holdout import fit_mask
 from archmodel.operations import Kind, rows_from
 from archmodel.predict import predict_file
 from archmodel.soc import Soc
 from archmodel.spec.chip import GpuSpec
 from archmodel.spec.toml import load_chip
-from archmodel.split import fit_mask
 from archmodel.units import FORMATS
 
 ROOT = Path(__file__).parents[2]
