@@ -12,15 +12,16 @@ from typing import Any
 
 import attrs
 
+from archmodel import sizes
 from archmodel.errors import MappingError
 from archmodel.experts import ExpertFormats, ExpertWork, expert_kernels
 from archmodel.operations import Kind
-from archmodel.parallel import Degrees, divided
+from archmodel.parallel import Degrees, divided, divided_layer
 from archmodel.soc import Soc
 from archmodel.spec.chip import MemberSpec
 from archmodel.spec.model import AttentionSpec, LatentAttentionSpec, LayerSpec
 from archmodel.spec.system import member_of
-from archmodel.spec.workload import PlacementSpec
+from archmodel.spec.workload import PlacementSpec, PrecisionSpec
 from archmodel.template import Setting
 
 Record = dict[str, Any]
@@ -119,13 +120,19 @@ def exchanged_tokens(soc: Soc, unit: str, record: Record, sequences: int) -> tup
     return cards, float(work.tokens) * _most(sequences, cards) * reached
 
 
-def kept_weights(soc: Soc, unit: str, part: str) -> Fraction:
-    """Share of the weights of a part of the model that one card of a unit's member holds."""
+def kept_weights(
+    soc: Soc, unit: str, part: str, layer: LayerSpec | None, hidden: int, precision: PrecisionSpec
+) -> Fraction:  # fmt: skip
+    """Share of the weights of a part of the model (of `layer`, or outside of all) that one card of a unit's member holds."""
     member = soc.member(unit)
-    if member is None or member.parallel == "data":
+    if member is None or member.count == 1 or member.parallel == "data":
         return Fraction(1)
     if member.parallel == "tensor":
-        return Fraction(1, member.count) if part in _DIVIDED else Fraction(1)
+        if layer is None or part not in _DIVIDED:
+            return Fraction(1, member.count) if part in _DIVIDED else Fraction(1)
+        degrees = Degrees(member.count) if part == "mixers" else Degrees(1, member.count, member.count)
+        mine, whole = (sizes.layer_bits(each, hidden, precision)[part] for each in (divided_layer(layer, degrees), layer))
+        return mine / whole if whole else Fraction(1)
     return Fraction(1, member.count) if part == "experts" else Fraction(1)
 
 

@@ -18,12 +18,13 @@ from archmodel.parallel import divided
 from archmodel.partition import Chain, Piece, place
 from archmodel.plan import Part, Plan, check_plan, staged_plan, uniform_plan
 from archmodel.residency import plan_residency
-from archmodel.residents import cache_shares
+from archmodel.residents import cache_layout
 from archmodel.result import Result, StepResult, row_energy_j
 from archmodel.schedule import Table, run, tabulate
 from archmodel.soc import Soc
 from archmodel.spec.check import chip_problems, merged_placement
 from archmodel.spec.chip import ChipSpec
+from archmodel.spec.model import ModelSpec
 from archmodel.spec.system import pipelines
 from archmodel.spec.workload import PlacementSpec, PrecisionSpec, WorkloadSpec
 from archmodel.steps import Group, Sample, Step, decode_samples, first_step
@@ -72,18 +73,23 @@ def evaluate_steps(chip: ChipSpec, workload: WorkloadSpec, samples: Sequence[Sam
     return Result(chip, workload, precision, plan, soc, table, steps, residency, error, widened)
 
 
+def default_plan(soc: Soc, model: ModelSpec, batch: int) -> Plan:
+    """The plan that the placement of the chip or system says."""
+    if pipelines(soc.chip.members):
+        return staged_plan(soc.chip, model, batch, soc.explicit(soc.chip.placement))
+    return uniform_plan(model, batch, soc.chip.placement)
+
+
 def _checked(soc: Soc, workload: WorkloadSpec, plan: Plan | None) -> Plan:
     """The plan, or the one that places all alike; checked against model, batch and blocks."""
     model, batch = workload.model, workload.request.batch
     if plan is None:
-        if pipelines(soc.chip.members):
-            return staged_plan(soc.chip, model, batch, soc.explicit(soc.chip.placement))
-        return uniform_plan(model, batch, soc.chip.placement)
+        return default_plan(soc, model, batch)
     check_plan(plan, model, batch)
     for placement in plan.distinct():
         if problems := chip_problems(soc.chip.blocks, placement):
             raise SpecError(f"plan {plan.name}", problems)
-    if plan.decode and cache_shares(soc, model, plan.parts) != cache_shares(soc, model, plan.decode):
+    if plan.decode and cache_layout(soc, model, plan.parts) != cache_layout(soc, model, plan.decode):
         raise MappingError(f"plan {plan.name}: decode steps attend where the first step wrote no cache")
     return plan
 

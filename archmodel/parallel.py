@@ -46,12 +46,13 @@ def divided(model: ModelSpec, chips: int | Degrees) -> ModelSpec:
         return model
     return attrs.evolve(
         model,
-        kinds=tuple(_layer(kind, degrees) for kind in model.kinds),
+        kinds=tuple(divided_layer(kind, degrees) for kind in model.kinds),
         vocabulary=-(-model.vocabulary // degrees.head),
     )
 
 
-def _layer(layer: LayerSpec, chips: Degrees) -> LayerSpec:
+def divided_layer(layer: LayerSpec, chips: Degrees) -> LayerSpec:
+    """As `divided`, of one layer."""
     cross = layer.cross_attention
     return attrs.evolve(
         layer,

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import partial
+from itertools import groupby
 from typing import NamedTuple
 
 import attrs
@@ -83,17 +84,18 @@ def placed_weights(soc: Soc, model: ModelSpec, precision: PrecisionSpec, plan: P
     parts = (*plan.parts, *plan.decode)
     alike = Counter(zip(order, *(map(id, part.placements) for part in parts), strict=True))
     by_id = {id(placement): placement for placement in plan.distinct()}
+    kept = partial(kept_weights, soc, hidden=model.hidden, precision=precision)
     for (kind, *ids), times in alike.items():
         layer = model.kinds[kind]
         for part, weight in sizes.layer_bits(layer, model.hidden, precision).items():
-            held = _held(soc, [by_id[i] for i in ids], ROLE_OF[part], part, layer)
+            held = _held(soc, [by_id[i] for i in ids], ROLE_OF[part], part, layer, kept)
             yield Placed(layer, part, weight, times, held)
     for part, weight in sizes.outer_bits(model, precision).items():
         ends = [whole.placements[-1 if part == "head" else 0] for whole in parts]
         tied = part == "embedding" and model.tied_embedding
-        held = _held(soc, ends, "head" if tied else ROLE_OF[part], part, None)
+        held = _held(soc, ends, "head" if tied else ROLE_OF[part], part, None, kept)
         if tied and any(holder in soc.units for holder in held):  # nobody looks up what lies in cells
-            held |= _held(soc, ends, "embedding", part, None)
+            held |= _held(soc, ends, "embedding", part, None, kept)
         yield Placed(None, part, weight, 1, held)
 
 
@@ -102,11 +104,13 @@ def _add(total: Shares, held: Mapping[str, Fraction], weight: Fraction | int) ->
         total[tier] = total.get(tier, Fraction(0)) + share * weight
 
 
-def _held(soc: Soc, placements: Iterable[PlacementSpec], role: str, part: str, layer: LayerSpec | None) -> Shares:
+def _held(
+    soc: Soc, placements: Iterable[PlacementSpec], role: str, part: str, layer: LayerSpec | None, kept: Callable[..., Fraction]
+) -> Shares:  # fmt: skip
     """Share of the weights of a part of the model in each tier; ways that work from one tier share what lies there."""
     held: Shares = {}
     columns = _columns(layer, part) if layer else 0
-    kept = partial(kept_weights, soc, part=part)
+    kept = partial(kept, part=part, layer=layer)
     for placement in placements:
         holder = "experts" if part == "experts" and placement.experts else role
         for tier, share in _tiers(soc, placement, holder, columns, "weights", kept).items():
@@ -135,7 +139,7 @@ def _units(soc: Soc, placement: PlacementSpec, role: str, columns: int, *, copie
     if not shares:
         yield soc.owner(role, PRINCIPAL[role], placement), Fraction(1)
         return
-    for unit, share in (fractions(shares, columns) if columns else dict(shares)).items():
+    for unit, share in (fractions(shares, columns) if columns and not copied else dict(shares)).items():
         yield unit, Fraction(1) if copied else Fraction(share)
 
 
@@ -173,6 +177,37 @@ def resident_caches(soc: Soc, workload: WorkloadSpec, precision: PrecisionSpec, 
     ]
 
 
+def _cache_columns(layer: LayerSpec, placement: PlacementSpec, part: Part) -> int:
+    """Heads, or sequences, into which the cache of a layer divides; 0 where it is not divided by them."""
+    return part.sequences if "attention" in placement.row_split else _columns(layer, "mixers")
+
+
+#: sequences in a row whose caches lie alike: how many, and the tiers in the order of the heads, each with its share
+Runs = list[tuple[int, tuple[tuple[str, float], ...]]]
+
+
+def cache_layout(soc: Soc, model: ModelSpec, parts: Iterable[Part]) -> list[Runs]:
+    """Where the cache of every layer of the decoder lies, sequence by sequence."""
+    parts, before = tuple(parts), len(model.encoder_order)
+    return [_cache_runs(soc, model.kinds[kind], parts, number) for number, kind in enumerate(model.order, before)]
+
+
+def _cache_runs(soc: Soc, layer: LayerSpec, parts: Iterable[Part], number: int) -> Runs:
+    runs: Runs = []
+    for part in parts:
+        placement = part.placements[number]
+        units = _units(soc, placement, "attention", _cache_columns(layer, placement, part), copied=False)
+        held = [(soc.home(unit, "kv_cache"), float(share)) for unit, share in units]
+        found: Runs = [(round(share * part.sequences), ((tier, 1.0),)) for tier, share in held]
+        if "attention" not in placement.row_split or not placement.shares.get("attention"):
+            alike = groupby(held, key=lambda each: each[0])
+            found = [(part.sequences, tuple((tier, round(sum(share for _, share in each), 9)) for tier, each in alike))]
+        for sequences, tiers in found:
+            before = runs.pop()[0] if runs and runs[-1][1] == tiers else 0
+            runs.append((before + sequences, tiers))
+    return runs
+
+
 def cache_shares(soc: Soc, model: ModelSpec, parts: Iterable[Part]) -> dict[tuple[int, str], Fraction]:
     """Sequences whose cache lies in a tier, summed over the layers of a kind: (kind, tier) -> sequences."""
     total: Counter[tuple[int, str]] = Counter()
@@ -181,7 +216,7 @@ def cache_shares(soc: Soc, model: ModelSpec, parts: Iterable[Part]) -> dict[tupl
         by_id = {id(placement): placement for placement in placements}
         for (kind, number), times in Counter(zip(model.order, map(id, placements), strict=True)).items():
             layer, placement = model.kinds[kind], by_id[number]
-            held = _tiers(soc, placement, "attention", _columns(layer, "mixers"), "kv_cache",
+            held = _tiers(soc, placement, "attention", _cache_columns(layer, placement, part), "kv_cache",
                           partial(kept_cache, soc, layer=layer, sequences=part.sequences))  # fmt: skip
             for tier, share in held.items():
                 total[kind, tier] += share * part.sequences * times  # type: ignore[assignment]

@@ -20,6 +20,7 @@ from archmodel.kernels.timeline import (
     RowTable,
     Simulated,
     simulate,
+    stages,
 )
 from archmodel.operations import Ints, Kind, Rows, rows_from
 from archmodel.partition import Piece, result_byte
@@ -200,11 +201,12 @@ Chain = Sequence[tuple[Piece, Ints, int]]
 
 def run(soc: Soc, table: Table, chains: Sequence[Chain]) -> Program:
     """Timeline of a step. `chains` holds, for each micro-batch, its pieces in order with their rows and layer."""
+    unit = np.where(table.owner < len(soc.units), table.owner, -1)
     made: dict[tuple[int, ...], _Chained] = {}  # by pieces: micro-batches of one size share theirs
     keys = [tuple(id(piece) for piece, _, _ in chain) for chain in chains]
     for key, chain in zip(keys, chains, strict=True):
         if key not in made:
-            made[key] = _chained(soc, chain)
+            made[key] = _chained(unit, chain)
     parts = [made[key] for key in keys]
     events, layer = parts[0].events, parts[0].layer
     if len(parts) > 1:
@@ -234,14 +236,15 @@ class _Chained:
     stage: Ints
 
 
-def _chained(soc: Soc, chain: Chain) -> _Chained:
-    rows, counts, deps, layers, stages, places = [], [], [], [], [], []
-    offset, stage, last, held = 0, 0, STREAM, STREAM
-    local = {id(piece): _local(soc, piece) for piece in {id(piece): piece for piece, _, _ in chain}.values()}
+def _chained(unit: Ints, chain: Chain) -> _Chained:
+    """The events of `chain`; `unit` is that of each row, -1 where none runs it."""
+    rows, counts, deps, layers, places = [], [], [], [], []
+    offset, last, held = 0, STREAM, STREAM
+    local = {id(piece): _local(piece) for piece in {id(piece): piece for piece, _, _ in chain}.values()}
     runs = [list(alike) for _, alike in groupby(chain, key=lambda link: id(link[0]))]
     for alike, after in zip(runs, [*runs[1:], runs[-1]], strict=True):  # layers that share a piece, placed in one go
         piece, index, _ = alike[0]
-        count, dep, local_stage = local[id(piece)]
+        count, dep = local[id(piece)]
         starts = offset + len(index) * np.arange(len(alike))[:, None]
         before = np.concatenate([[last], starts[:-1, 0] + piece.exit])[:, None]
         late = starts[:, 0] + piece.deferred if piece.deferred >= 0 else np.full(len(starts), STREAM)
@@ -250,13 +253,11 @@ def _chained(soc: Soc, chain: Chain) -> _Chained:
         counts.append(np.tile(count, len(alike)))
         deps.append(np.where(dep == STREAM, before, np.where(dep == DEFERRED, deferred, dep + starts)).ravel())
         layers.append(np.repeat([layer for _, _, layer in alike], len(index)))
-        step = int(local_stage[piece.exit])
-        stages.append((local_stage + stage + step * np.arange(len(alike))[:, None]).ravel())
-        stage += step * len(alike)
         last, held = int(starts[-1, 0]) + piece.exit, int(late[-1])
         places.append(_places(piece, after[0][0], starts, len(index)))
         offset += len(index) * len(alike)
-    chained = _Chained(_events(rows, counts, deps), np.concatenate(layers), np.concatenate(stages))
+    events = _events(rows, counts, deps)
+    chained = _Chained(events, np.concatenate(layers), stages(events, unit[events.row]))
     if not any(piece.late for piece, _, _ in chain):
         return chained
     order = np.argsort(np.concatenate(places), kind="stable")
@@ -296,19 +297,10 @@ def _events(rows: Sequence[Ints], counts: Sequence[Ints], deps: Sequence[Ints]) 
     return Events(row, np.concatenate([[0], np.cumsum(kept)]).astype(np.int64), dep[real])
 
 
-def _local(soc: Soc, piece: Piece) -> tuple[Ints, Ints, Ints]:
-    """Of a piece: dependencies per record, the dependencies one after the other, and the stage of each record."""
+def _local(piece: Piece) -> tuple[Ints, Ints]:
+    """Of a piece: dependencies per record, and the dependencies one after the other."""
     counts = np.array([len(record["after"]) for record in piece.records], dtype=np.int64)
-    flat = np.array([i for record in piece.records for i in record["after"]], dtype=np.int64)
-    stage: list[int] = []
-    unit: list[str] = []
-    for record in piece.records:
-        before = [(0, piece.enters) if i < 0 else (stage[i], unit[i]) for i in record["after"]]
-        owner = str(record["owner"]) if record["owner"] in soc.units else ""
-        reached, at = max(before, default=(0, owner))
-        stage.append(reached + (bool(owner) and bool(at) and owner != at))
-        unit.append(owner or at)
-    return counts, flat, np.array(stage, dtype=np.int64)
+    return counts, np.array([i for record in piece.records for i in record["after"]], dtype=np.int64)
 
 
 def _interleaved(parts: Sequence[_Chained]) -> tuple[Events, Ints]:

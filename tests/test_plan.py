@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 import pytest
-from scenes import HETERO, ROOT, two_gpus
+from scenes import HETERO, ROOT, changed, two_gpus
 
 from archmodel import sizes
 from archmodel.errors import MappingError, SpecError
@@ -15,12 +15,14 @@ from archmodel.plan import Part, Plan, uniform_plan
 from archmodel.residency import live_byte
 from archmodel.sharing import fractions
 from archmodel.soc import Soc
+from archmodel.spec.shape import ShapeSpec, expand
 from archmodel.spec.toml import load_workload
 from archmodel.spec.workload import RequestSpec
 from archmodel.splitting.strategies import alone, ground_of, layer_split, module, operator_split, request_split
 
 REQUEST = RequestSpec(batch=6, input_tokens=300, output_tokens=4)
 WORKLOAD = attrs.evolve(load_workload(ROOT / "workloads/llama3_8b.toml"), request=REQUEST)
+ATTENTION = ("attention", "projection")
 PAIR, WIDE = two_gpus(), two_gpus(link_lanes=4096)
 
 
@@ -124,6 +126,48 @@ def test_decode_cannot_attend_where_no_cache_was_written():
     here, there = (uniform_plan(WORKLOAD.model, 6, alone(ground(), unit)) for unit in ("gpu", "gpu_b"))
     with pytest.raises(MappingError, match="attend where the first step wrote no cache"):
         evaluate(PAIR, WORKLOAD, plan=Plan("moved", here.parts, there.parts))
+
+
+@pytest.mark.parametrize(("prefill", "decode"), [
+    (lambda g: layer_split(g, "gpu", "gpu_b", 16, (1, 1)), lambda g: layer_split(g, "gpu_b", "gpu", 16, (1, 1))),
+    (lambda g: request_split(g, "gpu", "gpu_b", (3, 3)), lambda g: request_split(g, "gpu_b", "gpu", (3, 3))),
+    (lambda g: request_split(g, "gpu", "gpu_b", (3, 3)), lambda g: operator_split(g, "gpu", "gpu_b", 0.5, ATTENTION)),
+], ids=["other layers", "other sequences", "heads instead of sequences"])  # fmt: skip
+def test_decode_cannot_attend_to_as_much_of_the_cache_that_is_another_part_of_it(prefill, decode):
+    plan = Plan("moved", prefill(ground()).plan.parts, decode(ground()).plan.parts)
+    with pytest.raises(MappingError, match="attend where the first step wrote no cache"):
+        evaluate(PAIR, WORKLOAD, plan=plan)
+
+
+def test_sequences_divide_the_cache_of_a_single_key_value_head():
+    """With one KV head there are no heads to divide, but sequences are: as many tokens attend on a unit as its cache holds."""
+    shape = ShapeSpec(name="one head", layers=3, hidden=512, heads=8, kv_heads=1, head_dim=64, intermediate=1024,
+                      vocabulary=1000, source="test")  # fmt: skip
+    one_head = attrs.evolve(WORKLOAD, model=expand(shape))
+    plan = operator_split(ground(PAIR, one_head), "gpu", "gpu_b", 1 / 3, ATTENTION, rows=True).plan
+    split = evaluate(PAIR, one_head, plan=plan)
+    cache, weights = resident(split, "KV cache"), resident(split, "weights")
+    assert cache["hbm"] == 2 * cache["hbm_b"] > 0
+    names = np.array(split.table.rows.name)
+    attended = {n: split.table.rows.sequences[(split.table.owner == n) & (names == "attention")].max() for n in (0, 1)}
+    assert attended == pytest.approx({0: 4.0, 1: 2.0})
+    mixers = sizes.breakdown(one_head.model)["mixers"] * 2
+    assert weights == {"hbm": sizes.weight_bytes(one_head.model, split.precision), "hbm_b": mixers}
+
+
+def test_deferred_experts_wait_for_nothing_that_waits_for_them():
+    """Micro-batches on two units, each with experts that are added up a layer later."""
+    moe = expand(ShapeSpec(name="moe", layers=4, hidden=512, heads=8, kv_heads=2, head_dim=64, intermediate=0, vocabulary=1000,
+                           experts=16, experts_per_token=2, expert_intermediate=256, source="test"))  # fmt: skip
+    workload = attrs.evolve(WORKLOAD, model=moe)
+    later = changed(PAIR, placement={"deferred_experts": True})
+
+    def run(chip, overlap):
+        return evaluate(chip, workload, plan=uniform_plan(moe, 6, module(ground(chip, workload), "gpu", "gpu_b", overlap)))
+
+    for overlap in ((1, 1), (2, 2), (3, 3)):
+        assert macs(run(later, overlap)) == pytest.approx(macs(run(PAIR, overlap)), rel=1e-12)
+        assert run(later, overlap).total_s < run(PAIR, overlap).total_s * 1.05
 
 
 def test_plans_that_do_not_fit_are_refused():

@@ -20,6 +20,7 @@ from archmodel.evaluate import evaluate
 from archmodel.operations import Kind
 from archmodel.spec.chip import MemberSpec
 from archmodel.spec.economics_file import default_economics
+from archmodel.spec.shape import ShapeSpec, expand
 from archmodel.spec.system import chip_of
 from archmodel.spec.toml import load_chip, load_workload
 from archmodel.spec.workload import PlacementSpec, RequestSpec
@@ -182,6 +183,16 @@ def test_cards_that_divide_layers_are_chips_of_a_tensor_parallel_group(cards):
     assert used[0] == pytest.approx(used[1], rel=1e-4)
 
 
+def test_cards_that_divide_layers_hold_copies_of_what_does_not_divide():
+    """A single KV head lies on every card, as in a tensor-parallel group."""
+    shape = ShapeSpec(name="one head", layers=3, hidden=512, heads=8, kv_heads=1, head_dim=64, intermediate=1024,
+                      vocabulary=1000, source="test")  # fmt: skip
+    workload = attrs.evolve(LLAMA, model=expand(shape))
+    used = [sum(b.byte for b in evaluate(chip, workload).residency.buffers if b.what == "weights")
+            for chip in (counted(H100, 4, "tensor"), changed(H100, placement={"tensor_parallel": 4}))]  # fmt: skip
+    assert used[0] == pytest.approx(used[1], rel=1e-6)
+
+
 def test_cards_that_divide_experts_hold_a_part_of_them_and_exchange_tokens_twice_a_layer():
     chip = changed(H100, hbm={"capacity_gb": 200.0})
     one, four = evaluate(counted(chip, 1), MOE), evaluate(counted(chip, 4, "expert"), MOE)
@@ -280,6 +291,42 @@ def test_stages_of_a_pipeline_have_a_part_of_the_layers_each(tmp_path):
     names = np.array(found.table.rows.name)
     hops = np.array(["_to_card_" in name for name in names])
     assert found.first.count[hops].sum() == 4 * 3
+
+
+def test_auto_keeps_what_the_file_says_where_nothing_is_better(tmp_path):
+    """A pipeline of four stages, which no strategy makes."""
+    text = (ROOT / "chips/systems/hetero_v1.toml").read_text().replace('"../', f'"{ROOT / "chips"}/')
+    four = 'kind = "chip"\npipeline = 4\ndrop = ["host", "pcie"]'
+    text = text.replace("hetero_v1.toml", "h100_sxm.toml").replace('kind = "chip"', four)
+    bus = """
+    [bus]
+    kind = "link"
+    joins = ["card.gpu"]
+    protocol = "nvlink"
+    lanes = 18
+    lane_rate_gt_per_s = 200
+    latency_ns = 500
+    source = "test"
+    [placement]
+    attention = "card.gpu"
+    micro_batches = 4
+    decode_micro_batches = 1
+    """
+    (tmp_path / "row.toml").write_text(text + bus)
+    row = load_chip(tmp_path / "row.toml")
+    few = attrs.evolve(LLAMA, request=RequestSpec(batch=4, input_tokens=512, output_tokens=2))
+    found = explore(row, few)
+    assert found.best.result.total_s <= evaluate(row, few).total_s
+    assert "as placed" in [outcome.strategy.name for outcome in found.outcomes]
+
+
+def test_a_member_keeps_its_low_power_unit(tmp_path):
+    text = (ROOT / "chips/systems/hetero_v1.toml").read_text().replace("../hetero_v1", f"{ROOT}/chips/hetero_v1_light")
+    (tmp_path / "light.toml").write_text(text)
+    system, chip = load_chip(tmp_path / "light.toml"), load_chip(ROOT / "chips/hetero_v1_light.toml")
+    assert system.placement.light_unit == "card.lpu"
+    one, two = (evaluate(each, LLAMA) for each in (chip, system))
+    assert one.total_s == two.total_s
 
 
 def test_links_of_several_cards_carry_a_part_each():

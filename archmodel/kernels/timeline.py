@@ -204,6 +204,26 @@ def _commands(events: Events, table: RowTable, dispatchers: Dispatchers) -> tupl
 
 
 @kernel
+def stages(events: Events, unit: Ints) -> Ints:
+    """How often the unit changes on the way to each event, shape (events,); `unit` runs it, -1 where none does.
+
+    No event has fewer than what it depends on, so that programs whose events are sorted by it cannot wait for each other.
+    """
+    n = events.row.shape[0]
+    stage, at = np.zeros(n, np.int64), unit.copy()
+    for e in range(n):
+        reached, there = 0, -1
+        for i in range(events.dep_start[e], events.dep_start[e + 1]):
+            d = events.dep[i]
+            if stage[d] > reached or (stage[d] == reached and at[d] > there):
+                reached, there = stage[d], at[d]
+        stage[e] = reached + (unit[e] >= 0 and there >= 0 and unit[e] != there)
+        if unit[e] < 0:
+            at[e] = there
+    return stage
+
+
+@kernel
 def simulate(events: Events, table: RowTable, dispatchers: Dispatchers) -> Simulated:
     """Run the events of one step from time 0. See the module for the model. Raises ValueError on a circular wait.
 

@@ -36,7 +36,7 @@ def pipelines(members: Mapping[str, MemberSpec]) -> dict[str, tuple[str, ...]]:
 
 def renamed(placement: PlacementSpec, rename: Callable[[str], str]) -> PlacementSpec:
     """The placement with every block that it names renamed."""
-    named = {key: getattr(placement, key) for key in (*ROLES, "weights", "kv_cache", "spill")}
+    named = {key: getattr(placement, key) for key in (*ROLES, "weights", "kv_cache", "spill", "light_unit")}
     changed: dict[str, Any] = {key: rename(block) for key, block in named.items() if block}
     changed["shares"] = {
         role: {rename(unit): share for unit, share in parts.items()} for role, parts in placement.shares.items()

@@ -47,7 +47,7 @@ def around(ground: Ground, strategy: Strategy) -> Iterator[Strategy]:
     yield from (_with_overlap(strategy, overlap) for overlap in fitting(_steps(strategy.overlap), ground.batch))
     if strategy.granularity == "layer" and len(strategy.plan.distinct()) == 2:
         yield from _moved_cut(ground, strategy, owners[0], owners[-1])
-    if parts[0].placements[0].shares:
+    if strategy.granularity == "operator":
         yield from _moved_share(ground, strategy)
 
 

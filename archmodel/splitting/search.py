@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from archmodel.errors import MappingError
-from archmodel.evaluate import evaluate
+from archmodel.evaluate import default_plan, evaluate
 from archmodel.operations import Kind
 from archmodel.plan import Plan
 from archmodel.result import Result
@@ -91,6 +91,7 @@ def explore(chip: ChipSpec, workload: WorkloadSpec, objective: str = "time") -> 
     ground = explorer.ground
     single = explorer.try_all(known.one_side(ground))
     explorer.try_all(_fixed(explorer, single))
+    explorer.attempt(_as_placed(ground))
     explorer.try_all(_per_layer(explorer))
     explorer.try_all(_some_layers(explorer))
     for _ in range(_ROUNDS):
@@ -129,6 +130,12 @@ def _fixed(explorer: Explorer, single: Sequence[Outcome]) -> Iterator[Strategy]:
         if ground.can(first, "attention") and ground.can(second, "feed_forward"):
             theirs = _share(done[first], done[second], first, second, _DIVIDED[0])
             yield known.operator_split(ground, first, second, theirs, _DIVIDED[0], rows=True)
+
+
+def _as_placed(ground: Ground) -> Strategy:
+    """What the placement of the chip or system says."""
+    plan = default_plan(ground.soc, ground.model, ground.batch)
+    return Strategy(plan.name, "layer" if len(plan.distinct()) > 1 else "module", plan)
 
 
 def role_seconds(result: Result, unit: str, roles: Iterable[str]) -> float:
