@@ -57,6 +57,9 @@ class LimitsSpec:
 #: what a placement may assign; an empty owner takes the first unit of the chip that can
 ROLES = ("attention", "projection", "feed_forward", "experts", "router", "head", "vector", "embedding", "sampling")
 
+#: roles that several units may run at once: those with matrices or heads to divide
+DIVISIBLE = ("attention", "projection", "feed_forward", "experts", "router", "head")
+
 
 @attrs.frozen(kw_only=True)
 class PlacementSpec:
@@ -78,9 +81,11 @@ class PlacementSpec:
     spill: str = text("tier that takes what does not fit; empty refuses", default="")
     shares: Mapping[str, Mapping[str, float]] = shares(
         "roles that several units run at once, each its share: columns of feed-forward matrices, heads of attention",
-        *ROLES, default={},
+        *DIVISIBLE, default={},
     )  # fmt: skip
-    row_split: tuple[str, ...] = names("roles whose shares divide the tokens, each unit with all weights", *ROLES, default=())
+    row_split: tuple[str, ...] = names(
+        "roles whose shares divide the tokens, each unit with all weights", *DIVISIBLE, default=()
+    )
     fusion: bool = flag("vector operations run inside the neighbouring kernel where it is on the same unit", default=True)
     fused_attention: bool = flag("scores stay on chip (FlashAttention) rather than going through memory", default=True)
     deferred_experts: bool = flag("routed experts are added up a layer later, while the next attention runs; changes what the "
