@@ -17,6 +17,9 @@ import time
 from pathlib import Path
 
 from archmodel import evaluate, load_chip, load_workload
+from archmodel.report.splitting import report
+from archmodel.splitting.study import study
+from archmodel.splitting.verdict import Terms
 
 ROOT = Path(__file__).parents[1]
 CHIP, WORKLOAD = ROOT / "chips/hetero_v1.toml", ROOT / "workloads/llm_100b.toml"
@@ -35,6 +38,19 @@ def warm_s(runs: int = 30) -> float:
     return statistics.median(times[1:])
 
 
+def split_s(runs: int = 5) -> tuple[float, float]:
+    """Median wall seconds of trying all strategies, and of the whole answer of `split`, once its kernels are loaded."""
+    chip, workload = load_chip(CHIP), load_workload(WORKLOAD)
+    tried, answered = [], []
+    for _ in range(runs + 1):
+        start = time.perf_counter()
+        found = study(chip, workload, Terms())
+        tried.append(time.perf_counter() - start)
+        report(found, 118)
+        answered.append(time.perf_counter() - start)
+    return statistics.median(tried[1:]), statistics.median(answered[1:])
+
+
 def command_s(cache: Path, output: Path, *settings: str) -> float:
     """Wall seconds of the whole command with its kernels cached in `cache`; `settings` are further arguments."""
     environment = {**os.environ, "ARCHMODEL_CACHE": str(cache)}
@@ -49,6 +65,9 @@ def main() -> None:
     print(f"evaluate(), warm           {1e3 * warm:8.1f} ms   bar 20 ms, {0.020 / warm:.1f} x faster than it")
     print(f"  {SCALESIM_512_CUBE_S / warm:,.0f} times as fast as SCALE-Sim's one 512-cube, "
           f"{LLMCOMPASS_4096_CUBE_S / warm:,.0f} times as LLMCompass's one 4096-cube")  # fmt: skip
+    tried, answered = split_s()
+    print(f"split, all strategies      {tried:8.2f} s    bar 1 s, warm")
+    print(f"split, the whole answer    {answered:8.2f} s    with break-evens, fusion on and off and fallbacks")
     with tempfile.TemporaryDirectory() as folder:
         cache, output = Path(folder) / "cache", Path(folder) / "reports"
         first = command_s(cache, output)
