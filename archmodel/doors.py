@@ -5,7 +5,8 @@ from __future__ import annotations
 import attrs
 
 from archmodel.kernels.timeline import CLASS_HOST, CLASS_SYNCHRONISATION
-from archmodel.partition import Piece, Placer
+from archmodel.partition import Placer
+from archmodel.piece import Piece
 from archmodel.soc import Soc
 from archmodel.template import STREAM, Setting, Template
 

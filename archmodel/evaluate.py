@@ -15,7 +15,8 @@ from archmodel.kernels.timeline import CONVERSION, DISPATCH, HOST, MEMORY, OVERH
 from archmodel.layers import entry_template, exit_template, layer_template
 from archmodel.operations import Ints
 from archmodel.parallel import divided
-from archmodel.partition import Chain, Piece, place
+from archmodel.partition import place
+from archmodel.piece import Chain, Piece
 from archmodel.plan import Part, Plan, check_plan, staged_plan, uniform_plan
 from archmodel.residency import plan_residency
 from archmodel.residents import cache_layout

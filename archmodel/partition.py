@@ -21,6 +21,7 @@ from archmodel.kernels.timeline import (
     CLASS_TRANSFER,
 )
 from archmodel.operations import Kind
+from archmodel.piece import Piece
 from archmodel.sharing import SharedRun, part_of, shared_run
 from archmodel.soc import Soc
 from archmodel.spec.chip import CAPABILITIES
@@ -32,41 +33,6 @@ from archmodel.units import FORMATS, element_bytes
 _QUANTISE_FLOP = 3.0  # scale, round and the running maximum, per element
 _DEQUANTISE_FLOP = 1.0  # scale an accumulator
 _ACCUMULATOR_BYTE = 4.0
-
-
-@attrs.frozen(eq=False)
-class Piece:
-    """A placed template. Each record has `owner` (a resource of the Soc), `event_class` and `after`; its sizes are those of
-    one card where its owner's member has several.
-
-    Rows that no unit runs (transfers, syncs, host work) carry their `duration_s`, and `moved` bytes by link.
-    """
-
-    name: str
-    records: tuple[dict[str, Any], ...]
-    exit: int  # record whose end passes the residual stream on
-    leaves: str  # unit on which it then lies
-    deferred: int  # record whose result the next piece takes beside the stream; -1: none
-    late: tuple[int, ...]  # records that are issued with the next piece, where they are taken, not to hold up what is between
-    stream_byte: float  # bytes of that stream
-    enters: str  # unit on which it lies before
-    widened: tuple[tuple[str, str, str, str], ...] = ()  # operation, unit, format asked for, format computed in
-
-
-#: pieces in the order in which a micro-batch passes them, each with its layer
-Chain = list[tuple[Piece, int]]
-
-
-def result_byte(record: dict[str, Any]) -> float:
-    """Bytes [B] that a record's result takes where it lies, until the last record that takes it has ended."""
-    kind = record.get("kind")
-    if kind == Kind.MATMUL:
-        return float(record["m"] * record["n"] * record.get("count", 1.0) * record["output_byte"])
-    if kind == Kind.ATTENTION:
-        scores = record["q_tokens"] * record["kv_tokens"] * record["materialised"] * record["input_byte"]
-        outputs = record["q_tokens"] * record["v_dim"] * record["output_byte"]
-        return float(record["sequences"] * record["heads"] * (outputs + scores))
-    return 0.0 if record.get("fused") else float(record.get("write_byte", 0.0))
 
 
 class Placer:

@@ -10,7 +10,7 @@ import attrs
 from archmodel.cells import held_weights, in_cells
 from archmodel.components import memory
 from archmodel.errors import MappingError
-from archmodel.partition import Chain, Piece, result_byte
+from archmodel.piece import Chain, Piece, result_byte
 from archmodel.plan import Plan
 from archmodel.residents import Buffer, merged, resident_caches, resident_weights
 from archmodel.soc import Soc

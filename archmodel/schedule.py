@@ -23,7 +23,7 @@ from archmodel.kernels.timeline import (
     stages,
 )
 from archmodel.operations import Ints, Kind, Rows, rows_from
-from archmodel.partition import Piece, result_byte
+from archmodel.piece import Piece, result_byte
 from archmodel.residency import Residency
 from archmodel.soc import Soc
 from archmodel.spec.chip import CAPABILITIES, SoftwareSpec

@@ -17,7 +17,7 @@ FLOORS = (
     ("kernels",),
     ("spec",),
     ("matrices", "plan"),
-    ("sizes", "costs", "operations", "sharing", "experts", "table_file", "expert_table", "holdout", "parallel"),
+    ("sizes", "costs", "operations", "piece", "sharing", "experts", "table_file", "expert_table", "holdout", "parallel"),
     ("components",),
     ("steps",),
     ("template",),

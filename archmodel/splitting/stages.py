@@ -12,7 +12,8 @@ from archmodel.cards import divided_setting
 from archmodel.costs import Floats
 from archmodel.doors import place_entry, place_exit
 from archmodel.layers import entry_template, exit_template, layer_template
-from archmodel.partition import Piece, place
+from archmodel.partition import place
+from archmodel.piece import Piece
 from archmodel.plan import Part, Plan
 from archmodel.residency import Residency
 from archmodel.schedule import run, tabulate
