@@ -62,14 +62,14 @@ def arena(living: Lifetimes) -> tuple[Floats, float]:
     size"). The size is at least `peak_byte`.
     """
     offset = np.zeros(len(living.byte))
-    placed: list[int] = []
+    placed = np.zeros(len(living.byte), dtype=bool)
     for i in np.lexsort((living.start_s, -living.byte)):
-        beside = [j for j in placed if living.start_s[j] < living.end_s[i] and living.start_s[i] < living.end_s[j]]
+        beside = np.flatnonzero(placed & (living.start_s < living.end_s[i]) & (living.end_s > living.start_s[i]))
         at = 0.0
-        for j in sorted(beside, key=lambda j: offset[j]):
+        for j in beside[np.argsort(offset[beside], kind="stable")]:
             if offset[j] - at >= living.byte[i]:
                 break
             at = max(at, offset[j] + living.byte[j])
         offset[i] = at
-        placed.append(int(i))
+        placed[i] = True
     return offset, float((offset + living.byte).max(initial=0.0))

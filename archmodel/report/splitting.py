@@ -44,7 +44,7 @@ _CAUSES = {
 def report(study: Study, width: int, *, every: bool = False) -> Group:
     """All tables of a study, the answer first, for a page of `width` letters: the best of each kind, or `every` one."""
     parts: list[RenderableType] = [*_answer(study), *_strategies(study, width, every=every), *_ledger(study)]
-    parts += [*_break_evens(study), *_balance(study.balance), *_fusion(study), *_fallbacks(study)]
+    parts += [*_break_evens(study), *_balance(study.balance), *_fusion(study), *_kept(study), *_fallbacks(study)]
     parts += [heading("Assumptions that this rests on"), *bullets(run_assumptions(study.best.result, study.economics))]
     parts += _notes(study)
     return Group(*parts)
@@ -268,6 +268,13 @@ def _fusion(study: Study) -> Iterator[RenderableType]:
             for name, result in study.fusion.items()]  # fmt: skip
     yield heading("Vector operations of the best split: time, and traffic of each tier")
     yield columns(["<", "total", *tiers], rows)
+
+
+def _kept(study: Study) -> Iterator[RenderableType]:
+    """Memory that each side needs for results, weights and caches apart."""
+    rows = [[unit, si(peak, "B"), si(size, "B")] for unit, (peak, size) in study.kept.items()]
+    yield heading(f"Results that each unit keeps in {study.best.result.steps[-1].step.label}, weights and caches apart")
+    yield columns(["unit", "most at once", "room with a place for each"], rows)
 
 
 def _fallbacks(study: Study) -> Iterator[RenderableType]:

@@ -33,6 +33,7 @@ def as_json(study: Study) -> dict[str, Any]:
         "ledger": {phase: _ledger(ledger) for phase, ledger in study.ledgers.items()},
         "break_even": [_break_even(even) for even in study.break_evens],
         "balance": _balance(study.balance),
+        "kept": {unit: {"peak_byte": peak, "arena_byte": size} for unit, (peak, size) in study.kept.items()},
         "fusion": {
             name: {"total_s": result.total_s, "traffic_byte": {tier: result.traffic_byte()[tier] for tier in result.soc.tiers}}
             for name, result in study.fusion.items()

@@ -11,6 +11,7 @@ from archmodel.economics.costing import run_cost
 from archmodel.economics.running import Running
 from archmodel.errors import MappingError
 from archmodel.evaluate import evaluate, evaluate_steps
+from archmodel.lifetimes import arena, lifetimes
 from archmodel.result import Result
 from archmodel.spec.check import merged_placement
 from archmodel.spec.chip import ChipSpec
@@ -88,6 +89,12 @@ class Study:
     def balance(self) -> Balance | None:
         """How the units of the best module split share the work of a decode step."""
         return balance(self.chip, self.workload, self.module) if self.module else None
+
+    @cached_property
+    def kept(self) -> Mapping[str, tuple[float, float]]:
+        """By unit, of the last step of the best plan: most bytes [B] of results at once, and the arena that holds them."""
+        living = lifetimes(self.best.result, self.best.result.steps[-1])
+        return {unit: (found.peak_byte, arena(found)[1]) for unit, found in living.items() if len(found.byte)}
 
     @cached_property
     def fusion(self) -> Mapping[str, Result]:

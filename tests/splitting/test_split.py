@@ -16,6 +16,7 @@ from scenes import HETERO, ROOT, changed, random_chip, random_pair, random_workl
 from archmodel import load_chip, load_workload
 from archmodel.cli import main
 from archmodel.errors import MappingError
+from archmodel.lifetimes import lifetimes
 from archmodel.report.splitting import report, sentences
 from archmodel.report.splitting_json import as_json
 from archmodel.report.zones import write_zones
@@ -82,6 +83,16 @@ def test_assumptions_and_notes_are_those_of_the_best_run(found):
 
 def test_no_figure_has_an_exponent_or_a_negative_zero(found):
     assert re.search(r"\de[+-]\d|-0\.0\b", shown(found, 120, every=True)) is None
+
+
+def test_the_memory_that_each_side_keeps_is_shown(found):
+    result = found.best.result
+    for unit, living in lifetimes(result, result.steps[-1]).items():
+        if len(living.byte):
+            peak, size = found.kept[unit]
+            assert peak == living.peak_byte
+            assert size >= peak * (1 - 1e-12)
+    assert "most at once" in shown(found, 120)
 
 
 def test_fusion_is_shown_both_ways(found):
